@@ -1,0 +1,98 @@
+"""Every error that Parley raises on purpose.
+
+    ParleyError
+    ├── SettingsError            the start cannot go on: one fault a line, each naming its setting
+    ├── StoreError               the database cannot be reached, or is not what it should be
+    │   └── SessionReset         the session was reset while something still wrote to it
+    ├── ToolError                a tool is not what the agent needs it to be
+    └── ProviderError            the model could not answer
+        ├── ProviderAuthError        the key is missing, wrong, or may not use the model
+        ├── UnknownModelError        no such model; names it
+        ├── ProviderLimitError       too many requests, or the quota is used up
+        ├── ProviderUnavailableError the provider cannot be reached, is overloaded or broke off
+        ├── ProviderStalledError     the stream went silent, or ended without saying that it was done
+        ├── ProviderRequestError     the provider refused the request as it is
+        └── ContentBlockedError      the provider's safety rules withheld the answer
+
+`str(error)` is for operators and is free of secrets; the text of a foreign exception is kept in
+`__cause__` alone. `error.public` is the one sentence that may be shown in a channel.
+"""
+
+
+class ParleyError(Exception):
+    """The root of the tree."""
+
+    public = "Something went wrong on my side."
+
+
+class SettingsError(ParleyError):
+    """One or more settings keep the start from going on.
+
+    Attributes:
+        faults: one line a fault, each naming the variable and what to do about it.
+    """
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+class StoreError(ParleyError):
+    public = "I cannot reach my memory right now."
+
+
+class SessionReset(StoreError):
+    """What was to be stored belongs to a generation of the session that a reset has ended."""
+
+    public = "This conversation was started over."
+
+
+class ToolError(ParleyError):
+    """A tool is declared or configured in a way that the agent cannot use."""
+
+
+class ProviderError(ParleyError):
+    """The model could not answer.
+
+    Attributes:
+        retryable: whether the same request may succeed when it is sent again.
+        retry_after: seconds that the provider asked to wait, if it did.
+    """
+
+    public = "The model could not answer."
+    retryable = False
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ProviderAuthError(ProviderError):
+    public = "I am not allowed to use my model: its key needs a look."
+
+
+class UnknownModelError(ProviderError):
+    public = "The model that I am set up with does not exist."
+
+
+class ProviderLimitError(ProviderError):
+    public = "The model is busy: too many requests at once. Please try again in a moment."
+    retryable = True
+
+
+class ProviderUnavailableError(ProviderError):
+    public = "The model cannot be reached right now. Please try again in a moment."
+    retryable = True
+
+
+class ProviderStalledError(ProviderError):
+    public = "The model stopped in the middle of its answer. Please try again."
+    retryable = True
+
+
+class ProviderRequestError(ProviderError):
+    public = "The model did not accept this request."
+
+
+class ContentBlockedError(ProviderError):
+    public = "The model's safety rules withheld the answer."

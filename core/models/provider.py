@@ -1,0 +1,144 @@
+"""What a model provider is: it takes a request and streams what the model says.
+
+A provider knows one vendor's wire and nothing of ADK; `ModelAdapter` is the one bridge between the two.
+The parts of a message and the pieces of a stream are the same types: a `Text` in a message is a whole text,
+a `Text` in a stream is the next piece of one.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from google.genai import types
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+    signature: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What a model that thinks let see of its thinking; never shown to users as the answer."""
+
+    text: str
+    signature: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """An image, a sound or a document: by its bytes, or by an address that the provider can read."""
+
+    mime_type: str
+    data: bytes | None = None
+    uri: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A whole call: a provider puts the pieces of the wire together before it yields one."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    signature: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    id: str
+    name: str
+    result: Mapping[str, Any]
+    media: tuple[Media, ...] = ()
+
+
+Part = Text | Thought | Media | ToolCall | ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it; `parameters` is a JSON Schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of a model.
+
+    `messages` starts with the system message where there is one. `config` is ADK's own configuration of the
+    call: a provider reads sampling, limits and what is particular to it (Gemini's built-in tools) from there,
+    but never the system instruction nor the function declarations, which stand in `messages` and `tools`.
+    """
+
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec] = ()
+    config: types.GenerateContentConfig = field(default_factory=types.GenerateContentConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counts them."""
+
+    input: int = 0
+    output: int = 0
+    thinking: int = 0
+    cached: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The model has said all: the last event of a good stream."""
+
+    finish: types.FinishReason = types.FinishReason.STOP
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The model could not go on: the last event of a bad stream. `error` is of `core.errors`' tree."""
+
+    error: Exception
+
+
+ProviderEvent = Text | Thought | ToolCall | Done | Failed
+
+
+class Provider(Protocol):
+    """A vendor's models, through its own SDK.
+
+    One instance serves any number of calls at once.
+    """
+
+    @property
+    def name(self) -> str:
+        """The vendor, as in `MODEL` and in errors: `gemini`, `openai`, `anthropic`, `local`."""
+
+    def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
+        """Send `request` and yield what comes, ending with one `Done` or one `Failed`.
+
+        It is an async generator: closing it (`contextlib.aclosing`) closes the HTTP connection.
+        """
+
+    async def aclose(self) -> None:
+        """Give back the connections."""

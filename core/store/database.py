@@ -1,0 +1,73 @@
+"""The database: one engine, read and written in two ways."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from core.errors import StoreError
+
+
+class Database:
+    """SQLite (`sqlite+aiosqlite:///path`) or PostgreSQL (`postgresql+asyncpg://...`).
+
+    On SQLite one connection writes at a time and readers never wait for it (write-ahead log). What is
+    committed survives the death of the process; the last commits may be lost with the machine's power
+    (`synchronous=NORMAL`).
+
+    A database that cannot be used raises `StoreError`, whichever driver says so in whichever way.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.engine = create_async_engine(url)
+        self.is_sqlite = self.engine.dialect.name == "sqlite"
+        self._readers = self.engine.execution_options(reading=True)
+        self._writing = asyncio.Lock() if self.is_sqlite else nullcontext()
+        if self.is_sqlite:
+            if self.engine.url.database not in (None, "", ":memory:"):
+                Path(str(self.engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
+            sa.event.listen(self.engine.sync_engine, "connect", _prepare_sqlite)
+            sa.event.listen(self.engine.sync_engine, "begin", _begin_immediate)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A connection for reading."""
+        with _store_errors():
+            async with self._readers.connect() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction: committed at the end of the block, rolled back by an exception."""
+        with _store_errors():
+            async with self._writing, self.engine.begin() as connection:
+                yield connection
+
+    async def aclose(self) -> None:
+        await self.engine.dispose()
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError, OSError) as error:
+        raise StoreError(f"the database cannot be used ({type(error).__name__})") from error
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver's own idea of when a transaction begins stays out of it
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_immediate(connection: sa.Connection) -> None:
+    if not connection.get_execution_options().get("reading"):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,0 +1,109 @@
+"""The tables. One schema for SQLite and PostgreSQL; `migrations/` says how a database comes to have it."""
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+#: A conversation. A reset begins a new generation of it.
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("app", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False, server_default="1"),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("updated_at", sa.Double, nullable=False),
+)
+
+#: One accepted message of a platform, under a key that a second delivery has as well.
+inbox = sa.Table(
+    "inbox",
+    metadata,
+    sa.Column("id", Serial, primary_key=True, autoincrement=True),
+    sa.Column("event_key", sa.Text, nullable=False, unique=True),
+    sa.Column("session", sa.Text, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("inbound", sa.JSON, nullable=False),
+    sa.Column("sent_at", sa.Double, nullable=False),
+    sa.Column("accepted_at", sa.Double, nullable=False),
+    sa.Column("turn", sa.Text),
+    sa.Column("outcome", sa.Text),
+)
+sa.Index(
+    "ix_inbox_waiting",
+    inbox.c.session,
+    inbox.c.sent_at,
+    sqlite_where=inbox.c.turn.is_(None) & inbox.c.outcome.is_(None),
+    postgresql_where=inbox.c.turn.is_(None) & inbox.c.outcome.is_(None),
+)
+
+#: One run of the agent on its way to an answer.
+turns = sa.Table(
+    "turns",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("session", sa.Text, nullable=False, index=True),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("invocation_id", sa.Text),
+    sa.Column("address", sa.JSON, nullable=False),
+    sa.Column("text", sa.Text),
+    sa.Column("chunks", sa.JSON, nullable=False),
+    sa.Column("usage", sa.JSON),
+    sa.Column("error", sa.Text),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("finished_at", sa.Double),
+)
+sa.Index(
+    "ix_turns_one_running",
+    turns.c.session,
+    unique=True,
+    sqlite_where=turns.c.state.in_(["running", "answered"]),
+    postgresql_where=turns.c.state.in_(["running", "answered"]),
+)
+
+#: One stored ADK event, beside what people and searches read of it.
+messages = sa.Table(
+    "messages",
+    metadata,
+    sa.Column("id", Serial, primary_key=True, autoincrement=True),
+    sa.Column("session", sa.Text, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("invocation_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False, server_default=""),
+    sa.Column("content", sa.Text, nullable=False, server_default=""),
+    sa.Column("tool_calls", sa.JSON, nullable=False),
+    sa.Column("tokens", sa.Integer, nullable=False),
+    sa.Column("event", sa.Text),
+    sa.Column("created_at", sa.Double, nullable=False),
+)
+sa.Index("ix_messages_session_id", messages.c.session, messages.c.id)
+
+#: ADK's state by scope: `app` (owner: the app), `user` (owner: app and user), `session` (owner: the session).
+state = sa.Table(
+    "state",
+    metadata,
+    sa.Column("scope", sa.Text, primary_key=True),
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("value", sa.JSON, nullable=False),
+)
+
+#: Bytes of a session's messages, by the SHA-256 of their content; events hold references.
+blobs = sa.Table(
+    "blobs",
+    metadata,
+    sa.Column("session", sa.Text, primary_key=True),
+    sa.Column("hash", sa.Text, primary_key=True),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
