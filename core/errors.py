@@ -3,7 +3,7 @@
     ParleyError
     ├── SettingsError            the start cannot go on: one fault a line, each naming its setting
     ├── StoreError               the database cannot be reached, or is not what it should be
-    │   └── SessionReset         the session was reset while something still wrote to it
+    │   └── SessionResetError    the session was reset while something still wrote to it
     ├── ToolError                a tool is not what the agent needs it to be
     └── ProviderError            the model could not answer
         ├── ProviderAuthError        the key is missing, wrong, or may not use the model
@@ -41,7 +41,7 @@ class StoreError(ParleyError):
     public = "I cannot reach my memory right now."
 
 
-class SessionReset(StoreError):
+class SessionResetError(StoreError):
     """What was to be stored belongs to a generation of the session that a reset has ended."""
 
     public = "This conversation was started over."

@@ -1,0 +1,100 @@
+"""What a platform is to the rest of the house: a `Channel` that hears, and a `Surface` that shows."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Protocol
+
+
+class Priority(IntEnum):
+    """Which call goes first when a platform's budget is short; a `TICK` that cannot go now is dropped."""
+
+    FINAL = 0
+    ERROR = 1
+    PROGRESS = 2
+    TICK = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a platform lets a message be.
+
+    Attributes:
+        chunk_size: the most that one message of a reply may hold, in units of `measure`.
+        measure: the size of a text in the platform's own unit (bytes, UTF-16 units, ...).
+    """
+
+    chunk_size: int
+    measure: Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One platform message of a reply: `text` shows `full_text[start:end]`."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The messages that a reply should consist of, in order."""
+
+    chunks: Sequence[Chunk]
+    priority: Priority
+
+
+#: Awaited with the new message's id after each post and before the next.
+Record = Callable[[str], Awaitable[None]]
+
+
+class Surface(Protocol):
+    """The place where one reply is shown."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        """Make the platform show exactly `plan.chunks`.
+
+        `known` are the ids of the reply's messages as far as they stand: they are edited where their text
+        differs, what is missing is posted, what is left over is deleted. Safe to repeat.
+
+        Returns:
+            Whether all of it is shown now; a `TICK` may be dropped for the budget's sake.
+        """
+        ...
+
+    async def heard(self) -> None:
+        """Let the author see that the message waits for its turn."""
+        ...
+
+    async def begun(self) -> None:
+        """Take back what `heard` showed."""
+        ...
+
+
+class Channel(Protocol):
+    """A platform's adapter."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def start(self) -> None:
+        """Connect and hear; returns when it does.
+
+        Raises:
+            SettingsError: the platform refuses the credentials.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Hear nothing more; replies may still be shown."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give back every connection."""
+        ...
+
+    def surface(self, address: Mapping[str, Any]) -> Surface: ...
