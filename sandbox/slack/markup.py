@@ -1,0 +1,194 @@
+"""Slack's own way of writing: what a text shows to people, whom it pings, and its `rich_text` block.
+
+Slack: `<@U..>`, `<!channel>`, `<#C..>` and `<https://..|label>` are the tokens; `&`, `<` and `>` of the text
+itself are written as entities (docs.slack.dev/messaging/formatting-message-text).
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import unescape
+from typing import Any
+
+#: The names behind the ids of users and channels.
+Names = Mapping[str, str]
+
+_TOKEN = re.compile(r"<([@#!]|[a-z][a-z0-9+.-]*:)([^<>|\s]*)(?:\|([^<>]*))?>", re.IGNORECASE)
+_CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]*`)", re.DOTALL)
+_ENTITY = re.compile(r"&(?:amp|lt|gt);")
+_PLAIN_NAME = re.compile(r"(?<![\w@])@([\w.-]+)")
+_EVERYONE = frozenset({"channel", "here", "everyone"})
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a message is made of, as it was sent.
+
+    `markdown` says that `text` came as `markdown_text`; `link_names`, that plain `@name`s become mentions.
+    """
+
+    text: str = ""
+    blocks: Sequence[Mapping[str, Any]] | None = None
+    markdown: bool = False
+    link_names: bool = False
+
+
+def shown(content: Content, names: Names) -> str:
+    """What people see of it: the blocks if there are any, else the text."""
+    if content.blocks:
+        parts = [_shown_block(block, names) for block in content.blocks]
+        return "\n".join(part for part in parts if part)
+    return _shown_markdown(content.text, names) if content.markdown else _shown_text(content.text, names)
+
+
+def pings(content: Content, names: Names) -> frozenset[str]:
+    """Whom it calls: user ids, user group ids, `channel`, `here`, `everyone`.
+
+    The text counts beside the blocks as well, since it makes the notification.
+    """
+    found = set(_pings_in(content.text, markdown=content.markdown))
+    if content.link_names:
+        ids = {name: id_ for id_, name in names.items() if id_.startswith(("U", "W"))}
+        for name in _PLAIN_NAME.findall(content.text):
+            found.update({name} & _EVERYONE, {ids[name]} if name in ids else ())
+    for block in content.blocks or ():
+        found.update(_pings_of(block))
+    return frozenset(found)
+
+
+def mentions(text: str, user_id: str) -> bool:
+    return user_id in _pings_in(text, markdown=False)
+
+
+def rich_text(text: str) -> list[dict[str, Any]]:
+    """The blocks that Slack makes of a plain text."""
+    if not text:
+        return []
+    elements: list[dict[str, Any]] = []
+    end = 0
+    for token in _TOKEN.finditer(text):
+        if token.start() > end:
+            elements.append({"type": "text", "text": _decoded(text[end : token.start()])})
+        elements.append(_element(token))
+        end = token.end()
+    if end < len(text):
+        elements.append({"type": "text", "text": _decoded(text[end:])})
+    section = {"type": "rich_text_section", "elements": elements}
+    return [{"type": "rich_text", "block_id": block_id(text), "elements": [section]}]
+
+
+def block_id(seed: str) -> str:
+    """A name for a block that came without one."""
+    return hashlib.sha256(seed.encode()).hexdigest()[:5]
+
+
+def _element(token: re.Match[str]) -> dict[str, Any]:
+    sigil, target, label = token.groups()
+    if sigil == "@":
+        return {"type": "user", "user_id": target}
+    if sigil == "#":
+        return {"type": "channel", "channel_id": target}
+    if sigil == "!":
+        kind, _, group = target.partition("^")
+        if kind == "subteam":
+            return {"type": "usergroup", "usergroup_id": group}
+        if kind in _EVERYONE:
+            return {"type": "broadcast", "range": kind}
+        return {"type": "text", "text": label or target}
+    link: dict[str, Any] = {"type": "link", "url": _decoded(sigil + target)}
+    return link | ({"text": _decoded(label)} if label else {})
+
+
+def _decoded(text: str) -> str:
+    return _ENTITY.sub(lambda entity: unescape(entity[0]), text)
+
+
+def _shown_text(text: str, names: Names) -> str:
+    parts, end = [], 0
+    for token in _TOKEN.finditer(text):
+        parts += [_decoded(text[end : token.start()]), _shown_token(token, names)]
+        end = token.end()
+    return "".join(parts) + _decoded(text[end:])
+
+
+def _shown_token(token: re.Match[str], names: Names) -> str:
+    sigil, target, label = token.groups()
+    if sigil in "@#":
+        return sigil + names.get(target, label or target)
+    if sigil == "!":
+        return label or "@" + target.rpartition("^")[2]
+    return _decoded(label or sigil + target)
+
+
+def _shown_markdown(text: str, names: Names) -> str:
+    return "".join(_decoded(part) if code else _shown_text(part, names) for code, part in _markdown(text))
+
+
+def _markdown(text: str) -> Iterator[tuple[bool, str]]:
+    """The text in pieces, and of each whether it is code: there, tokens mean nothing."""
+    for index, part in enumerate(_CODE.split(text)):
+        yield index % 2 == 1, part
+
+
+def _pings_in(text: str, *, markdown: bool) -> Iterator[str]:
+    for code, part in _markdown(text) if markdown else [(False, text)]:
+        for sigil, target, _ in [] if code else _TOKEN.findall(part):
+            kind, _, group = target.partition("^")
+            if sigil == "@" and target:
+                yield target
+            elif sigil == "!" and (kind.lower() in _EVERYONE or kind.lower() == "subteam"):
+                yield group or kind.lower()
+
+
+def _shown_block(block: Mapping[str, Any], names: Names) -> str:
+    """The text of a block: of itself, then of what it holds, as far as it is text."""
+    match block:
+        case {"type": "markdown", "text": str(text)}:
+            return _shown_markdown(text, names)
+        case {"type": "mrkdwn", "text": str(text)}:
+            return _shown_text(text, names)
+        case {"type": "plain_text" | "text", "text": str(text)}:
+            return text
+        case {"type": "user", "user_id": str(target)}:
+            return "@" + names.get(target, target)
+        case {"type": "channel", "channel_id": str(target)}:
+            return "#" + names.get(target, target)
+        case {"type": "broadcast", "range": str(target)} | {"type": "usergroup", "usergroup_id": str(target)}:
+            return "@" + target
+        case {"type": "link", "url": str(url)}:
+            return str(block.get("text") or url)
+        case {"type": "emoji", "name": str(name)}:
+            return f":{name}:"
+    inside = _inside(block)
+    separator = "" if str(block.get("type")) in ("rich_text_section", "rich_text_preformatted") else "\n"
+    return separator.join(part for part in (_shown_block(item, names) for item in inside) if part)
+
+
+def _pings_of(block: Mapping[str, Any]) -> Iterator[str]:
+    match block:
+        case {"type": "markdown", "text": str(text)}:
+            yield from _pings_in(text, markdown=True)
+        case {"type": "mrkdwn", "text": str(text)}:
+            yield from _pings_in(text, markdown=False)
+        case {"type": "user", "user_id": str(target)} | {"type": "usergroup", "usergroup_id": str(target)}:
+            yield target
+        case {"type": "broadcast", "range": str(target)}:
+            yield target
+        case _:
+            for item in _inside(block):
+                yield from _pings_of(item)
+
+
+def _inside(block: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a block holds, in the order in which it is shown."""
+    for key in ("title", "text", "fields", "elements", "accessory", "rows"):
+        yield from _items(block.get(key))
+
+
+def _items(value: object) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, Mapping):
+        yield value
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for item in value:
+            yield from _items(item)
