@@ -1,0 +1,41 @@
+"""Models that say what a script tells them to, over the vendors' real wire formats, on this machine."""
+
+from sandbox.models.gemini import ScriptedGemini
+from sandbox.models.openai import ScriptedOpenAI
+from sandbox.models.script import (
+    Asked,
+    Call,
+    Cut,
+    End,
+    Fail,
+    Finish,
+    Pause,
+    Raw,
+    Result,
+    Say,
+    Script,
+    Stall,
+    Step,
+    Think,
+    Turn,
+)
+
+__all__ = [
+    "Asked",
+    "Call",
+    "Cut",
+    "End",
+    "Fail",
+    "Finish",
+    "Pause",
+    "Raw",
+    "Result",
+    "Say",
+    "Script",
+    "ScriptedGemini",
+    "ScriptedOpenAI",
+    "Stall",
+    "Step",
+    "Think",
+    "Turn",
+]

@@ -1,0 +1,180 @@
+"""A scripted model behind the Gemini API.
+
+Gemini: https://ai.google.dev/api/generate-content
+"""
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from sandbox.models.script import Asked, Call, Fail, Finish, Raw, Result, Say, Step, Think
+from sandbox.models.server import Chunk, ScriptedServer, Wire
+
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+class ScriptedGemini(ScriptedServer):
+    """`:streamGenerateContent`, `:generateContent` and `GET models` under `base_url`, as `v1beta`."""
+
+    @property
+    def base_url(self) -> str:
+        return self._origin
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/v1beta/models/{model:[^:]+}:{method}", self._generate),
+            web.get("/v1beta/models", self._list),
+            web.get("/v1beta/models/{model}", self._show),
+        ]
+
+    def error(self, fail: Fail) -> Chunk:
+        details: list[Chunk] = []
+        if fail.code:
+            kind = "type.googleapis.com/google.rpc.ErrorInfo"
+            details.append({"@type": kind, "reason": fail.code, "domain": "googleapis.com"})
+        if fail.retry_after is not None:
+            kind = "type.googleapis.com/google.rpc.RetryInfo"
+            details.append({"@type": kind, "retryDelay": f"{fail.retry_after:g}s"})
+        status = _STATUSES.get(fail.status, "UNKNOWN")
+        return {"error": {"code": fail.status, "message": fail.message, "status": status, "details": details}}
+
+    def refuse(self, fail: Fail) -> web.Response:
+        """Gemini: the time to wait stands in the body's details, in no header."""
+        response = super().refuse(fail)
+        if "Retry-After" not in fail.headers:
+            response.headers.popall("Retry-After", None)
+        return response
+
+    async def _generate(self, request: web.Request) -> web.StreamResponse:
+        model = request.match_info["model"]
+        if (refusal := self._refusal(request, model)) is not None:
+            return refusal
+        streaming = request.match_info["method"] == "streamGenerateContent"
+        asked = _read(await request.json(), model, request.headers, streaming)
+        return await self.play(request, asked, _Generation(model), b"")
+
+    async def _list(self, request: web.Request) -> web.Response:
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
+        return web.json_response({"models": [_card(name) for name in self._models or ()]})
+
+    async def _show(self, request: web.Request) -> web.Response:
+        name = request.match_info["model"]
+        return self._refusal(request, name) or web.json_response(_card(name))
+
+    def _refusal(self, request: web.Request, model: str | None = None) -> web.Response | None:
+        if self._api_key is not None and request.headers.get("x-goog-api-key") != self._api_key:
+            fail = Fail(400, "API key not valid. Please pass a valid API key.", "API_KEY_INVALID")
+            return self.refuse(fail)
+        if model is not None and self._models is not None and model not in self._models:
+            return self.refuse(Fail(404, f"models/{model} is not found for API version v1beta"))
+        return None
+
+
+class _Generation(Wire):
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._parts: list[Chunk] = []
+        self._finish = Finish()
+
+    def chunks(self, step: Step) -> Iterable[Chunk]:
+        match step:
+            case Say(text):
+                yield self._part({"text": text}, step.signature)
+            case Think(text):
+                yield self._part({"text": text, "thought": True}, step.signature)
+            case Call(name, arguments):
+                call: dict[str, Any] = {"name": name, "args": arguments}
+                if step.id is not None:
+                    call["id"] = step.id
+                yield self._part({"functionCall": call}, step.signature)
+            case Finish():
+                self._finish = step
+                yield self._candidate([{"text": ""}], finishReason=step.reason or "STOP")
+            case Raw(chunk):
+                yield chunk
+            case _:
+                return
+
+    def whole(self) -> Chunk:
+        return self._candidate(self._parts, finishReason=self._finish.reason or "STOP")
+
+    def _part(self, part: dict[str, Any], signature: bytes | None) -> Chunk:
+        if signature is not None:
+            part["thoughtSignature"] = base64.b64encode(signature).decode()
+        self._parts.append(part)
+        return self._candidate([part])
+
+    def _candidate(self, parts: Sequence[Chunk], **more: Any) -> Chunk:
+        return {
+            "candidates": [{"content": {"role": "model", "parts": parts}, "index": 0, **more}],
+            "usageMetadata": self._usage,
+            "modelVersion": self._model,
+            "responseId": "scripted",
+        }
+
+    @property
+    def _usage(self) -> Chunk:
+        """Gemini: the tokens of the thoughts are counted beside those of the candidates, not among them."""
+        finish = self._finish
+        return {
+            "promptTokenCount": finish.input,
+            "candidatesTokenCount": finish.output,
+            "thoughtsTokenCount": finish.thinking,
+            "cachedContentTokenCount": finish.cached,
+            "totalTokenCount": finish.input + finish.output + finish.thinking,
+        }
+
+
+def _card(name: str) -> Chunk:
+    return {
+        "name": f"models/{name}",
+        "displayName": name,
+        "supportedGenerationMethods": ["generateContent"],
+    }
+
+
+def _read(body: dict[str, Any], model: str, headers: Mapping[str, str], streaming: bool) -> Asked:
+    contents = body["contents"]
+    said = [(content.get("role", "user"), _text(content)) for content in contents]
+    return Asked(
+        model=model,
+        text=next((text for role, text in reversed(said) if role == "user" and text), ""),
+        system=_text(body.get("systemInstruction") or {}),
+        messages=tuple(said),
+        tools=tuple(
+            declaration["name"]
+            for tool in body.get("tools") or ()
+            for declaration in tool.get("functionDeclarations") or ()
+        ),
+        results=tuple(_results(contents)),
+        body=body,
+        headers=headers,
+        streaming=streaming,
+    )
+
+
+def _results(contents: Sequence[dict[str, Any]]) -> list[Result]:
+    results: list[Result] = []
+    for content in contents:
+        if content.get("role") == "model":
+            results = []
+        for part in content.get("parts") or ():
+            if (response := part.get("functionResponse")) is not None:
+                results.append(Result(response.get("id"), response["name"], response.get("response")))
+    return results
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return "".join(part.get("text", "") for part in content.get("parts") or () if not part.get("thought"))

@@ -1,0 +1,201 @@
+"""A scripted model behind OpenAI's chat completions API.
+
+OpenAI: https://platform.openai.com/docs/api-reference/chat
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from sandbox.models.script import Asked, Call, Fail, Finish, Raw, Result, Say, Step, Think, split
+from sandbox.models.server import Chunk, ScriptedServer, Wire
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "invalid_request_error",
+    404: "invalid_request_error",
+    429: "requests",
+}
+
+
+class ScriptedOpenAI(ScriptedServer):
+    """`POST chat/completions`, `GET models` and `GET models/{id}` under `base_url`."""
+
+    @property
+    def base_url(self) -> str:
+        return f"{self._origin}/v1"
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/v1/chat/completions", self._complete),
+            web.get("/v1/models", self._list),
+            web.get("/v1/models/{model:.+}", self._show),
+        ]
+
+    def error(self, fail: Fail) -> Chunk:
+        kind = _TYPES.get(fail.status, "server_error" if fail.status >= 500 else "invalid_request_error")
+        return {"error": {"message": fail.message, "type": kind, "param": None, "code": fail.code}}
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if (refusal := self._refusal(request, body["model"])) is not None:
+            return refusal
+        asked = _read(body, request.headers)
+        usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        return await self.play(request, asked, _Completion(asked.model, usage), b"data: [DONE]\n\n")
+
+    async def _list(self, request: web.Request) -> web.Response:
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
+        return web.json_response({"object": "list", "data": [_card(name) for name in self._models or ()]})
+
+    async def _show(self, request: web.Request) -> web.Response:
+        name = request.match_info["model"]
+        return self._refusal(request, name) or web.json_response(_card(name))
+
+    def _refusal(self, request: web.Request, model: str | None = None) -> web.Response | None:
+        if self._api_key is not None and request.headers.get("Authorization") != f"Bearer {self._api_key}":
+            return self.refuse(Fail(401, "Incorrect API key provided.", "invalid_api_key"))
+        if model is not None and self._models is not None and model not in self._models:
+            return self.refuse(Fail(404, f"The model `{model}` does not exist.", "model_not_found"))
+        return None
+
+
+class _Completion(Wire):
+    def __init__(self, model: str, include_usage: bool) -> None:
+        self._model = model
+        self._include_usage = include_usage
+        self._text = self._reasoning = ""
+        self._calls: list[Call] = []
+        self._finish = Finish()
+
+    def chunks(self, step: Step) -> Iterable[Chunk]:
+        match step:
+            case Say(text):
+                self._text += text
+                yield self._delta({"content": text})
+            case Think(text):
+                self._reasoning += text
+                yield self._delta({"reasoning_content": text})
+            case Call():
+                yield from self._call(step)
+            case Finish():
+                self._finish = step
+                yield self._delta({}, self._reason)
+                if self._include_usage:
+                    yield self._chunk([], usage=self._usage)
+            case Raw(chunk):
+                yield chunk
+            case _:
+                return
+
+    def whole(self) -> Chunk:
+        message: dict[str, Any] = {"role": "assistant", "content": self._text or None, "refusal": None}
+        if self._reasoning:
+            message["reasoning_content"] = self._reasoning
+        if self._calls:
+            message["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": _arguments(call)},
+                }
+                for call in self._calls
+            ]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason}
+        return {**self._chunk([choice], usage=self._usage), "object": "chat.completion"}
+
+    def _call(self, call: Call) -> Iterable[Chunk]:
+        index = len(self._calls)
+        self._calls.append(call)
+        first, *rest = split(_arguments(call), call.pieces)
+        begin: dict[str, Any] = {
+            "index": index,
+            "type": "function",
+            "function": {"name": call.name, "arguments": first},
+        }
+        if call.id is not None:
+            begin["id"] = call.id
+        yield self._delta({"tool_calls": [begin]})
+        for piece in rest:
+            yield self._delta({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+
+    def _delta(self, delta: Chunk, finish: str | None = None) -> Chunk:
+        return self._chunk([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}])
+
+    def _chunk(self, choices: list[Chunk], **more: Any) -> Chunk:
+        return {
+            "id": "chatcmpl-scripted",
+            "object": "chat.completion.chunk",
+            "created": 1_700_000_000,
+            "model": self._model,
+            "choices": choices,
+            **more,
+        }
+
+    @property
+    def _reason(self) -> str:
+        return self._finish.reason or ("tool_calls" if self._calls else "stop")
+
+    @property
+    def _usage(self) -> Chunk:
+        """OpenAI: `completion_tokens` includes those of the reasoning, `prompt_tokens` the cached ones."""
+        finish = self._finish
+        output = finish.output + finish.thinking
+        return {
+            "prompt_tokens": finish.input,
+            "completion_tokens": output,
+            "total_tokens": finish.input + output,
+            "prompt_tokens_details": {"cached_tokens": finish.cached},
+            "completion_tokens_details": {"reasoning_tokens": finish.thinking},
+        }
+
+
+def _arguments(call: Call) -> str:
+    return call.raw if call.raw is not None else json.dumps(call.arguments)
+
+
+def _card(name: str) -> Chunk:
+    return {"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "sandbox"}
+
+
+def _read(body: dict[str, Any], headers: Mapping[str, str]) -> Asked:
+    messages = body["messages"]
+    said = [
+        (message["role"], _text(message.get("content")))
+        for message in messages
+        if message["role"] != "system"
+    ]
+    return Asked(
+        model=body["model"],
+        text=next((text for role, text in reversed(said) if role == "user"), ""),
+        system="\n".join(_text(message["content"]) for message in messages if message["role"] == "system"),
+        messages=tuple(said),
+        tools=tuple(tool["function"]["name"] for tool in body.get("tools") or ()),
+        results=tuple(_results(messages)),
+        body=body,
+        headers=headers,
+        streaming=bool(body.get("stream")),
+    )
+
+
+def _results(messages: Sequence[dict[str, Any]]) -> list[Result]:
+    names: dict[str, str] = {}
+    results: list[Result] = []
+    for message in messages:
+        if message["role"] == "assistant":
+            calls = message.get("tool_calls") or ()
+            names = {call["id"]: call["function"]["name"] for call in calls}
+            results = []
+        elif message["role"] == "tool":
+            id_ = message["tool_call_id"]
+            results.append(Result(id_, names.get(id_), json.loads(_text(message["content"]))))
+    return results
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content)
+    return content or ""
