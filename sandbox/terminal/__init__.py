@@ -1,0 +1,26 @@
+"""A terminal in which one is a person of the sandbox: a screen, or lines where there is none."""
+
+import sys
+from collections.abc import Sequence
+
+from sandbox.slack import SlackSandbox
+from sandbox.terminal.app import Terminal
+from sandbox.terminal.lines import read_lines, run_lines
+from sandbox.terminal.slack import SlackPlatform
+
+__all__ = ["run_terminal"]
+
+
+async def run_terminal(slack: SlackSandbox, *, notices: Sequence[str]) -> None:
+    """Let a person speak in the sandbox until he leaves (Ctrl-C, Ctrl-D, `/quit`).
+
+    On a terminal this is a screen. Where the input or the output is none (a pipe, CI), each line of the
+    input is said, each change is written as one line, and the end of the input waits for the replies.
+
+    `notices` stand above everything else, one line each.
+    """
+    platform = SlackPlatform(slack)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        await Terminal(platform, notices).run_async()
+    else:
+        await run_lines(platform, read_lines(sys.stdin), sys.stdout, notices=notices)

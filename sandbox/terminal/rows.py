@@ -1,0 +1,57 @@
+"""A message on the screen."""
+
+from time import localtime, strftime
+
+from rich.console import Group, RenderableType
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.widgets import ListItem, Static
+
+from sandbox.terminal.view import Message
+
+
+class Row(ListItem):
+    """One message, and below it the newest reply in its thread."""
+
+    def __init__(self, message: Message, *, in_thread: bool) -> None:
+        super().__init__()
+        self.message = message
+        self._in_thread = in_thread
+        self._body = Static(self._painted())
+
+    def compose(self) -> ComposeResult:
+        yield self._body
+
+    def show(self, message: Message) -> None:
+        """Show how the message stands now."""
+        if message != self.message:
+            self.message = message
+            self._body.update(self._painted())
+
+    def _painted(self) -> RenderableType:
+        message = self.message
+        parts = _parts(message)
+        if message.newest is not None and not self._in_thread:
+            count = "1 reply" if message.replies == 1 else f"{message.replies} replies, the newest:"
+            parts += [
+                Text(f"  ↳ {count}", style="bright_blue"),
+                Padding(Group(*_parts(message.newest)), (0, 0, 0, 4)),
+                Text("    Enter or click: open the thread", style="dim"),
+            ]
+        return Group(*parts)
+
+
+def _parts(message: Message) -> list[RenderableType]:
+    head = Text.assemble(
+        (message.author, "bold cyan" if message.by_bot else "bold"),
+        (" APP" if message.by_bot else "", "dim"),
+        (strftime("  %H:%M", localtime(message.sent_at)), "dim"),
+        ("  (edited)" if message.edited else "", "dim"),
+        ("  only visible to you" if message.only_for else "", "italic yellow"),
+    )
+    parts: list[RenderableType] = [head, Markdown(message.text, hyperlinks=False)]
+    if message.reactions:
+        parts.append(Text("  ".join(f"{reaction.emoji} {reaction.count}" for reaction in message.reactions)))
+    return parts

@@ -1,0 +1,157 @@
+"""The Slack sandbox as the terminal sees it."""
+
+import re
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+
+from rich.emoji import Emoji
+
+from sandbox.slack import Channel, SlackSandbox
+from sandbox.slack import Message as SlackMessage
+from sandbox.slack.journal import Subscription
+from sandbox.terminal import mrkdwn
+from sandbox.terminal.view import Happening, Kind, Message, Person, Place, Reaction, RefusedError, opening
+
+_KINDS = {
+    "posted": Kind.POSTED,
+    "ephemeral": Kind.POSTED,
+    "updated": Kind.UPDATED,
+    "deleted": Kind.DELETED,
+    "reaction_added": Kind.REACTED,
+    "reaction_removed": Kind.REACTED,
+}
+
+
+class SlackPlatform:
+    """A `Platform` over a `SlackSandbox`."""
+
+    name = "Slack"
+    bot = "parley"
+
+    def __init__(self, slack: SlackSandbox) -> None:
+        self._slack = slack
+        self._users = {user.id: user for user in slack.people.values() if not user.is_bot}
+        self._names = {key: user.name for key, user in self._users.items()} | {slack.bot_user_id: self.bot}
+
+    @property
+    def connected(self) -> bool:
+        return self._slack.connected > 0
+
+    async def connects_within(self, seconds: float) -> bool:
+        try:
+            await self._slack.wait_connected(seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    @property
+    def people(self) -> Sequence[Person]:
+        return [Person(user.id, user.name) for user in self._users.values()]
+
+    @property
+    def channels(self) -> Sequence[Place]:
+        return [Place(c.id, name=f"#{c.name}") for c in self._slack.channels.values() if not c.is_dm]
+
+    def direct(self, person: Person) -> Place:
+        channel = self._slack.open_dm(self._users[person.id])
+        return Place(channel.id, name=f"@{self.bot}", direct=True)
+
+    def threads(self, person: Person) -> Sequence[Place]:
+        newest: list[tuple[str, Place]] = []
+        for home in (*self.channels, self.direct(person)):
+            for message in self._seen(home, person):
+                if message.newest is not None:
+                    name = opening(message.plain)
+                    newest.append((message.newest.id, Place(home.channel, message.id, name, home.direct)))
+        return [place for _, place in sorted(newest, key=lambda pair: pair[0], reverse=True)]
+
+    def messages(self, place: Place, person: Person) -> Sequence[Message]:
+        seen = self._seen(place, person)
+        if place.thread is None:
+            return [message for message in seen if message.thread is None]
+        return [message for message in seen if place.thread in (message.id, message.thread)]
+
+    async def say(self, person: Person, place: Place, text: str) -> Message:
+        said = await self._slack.say(
+            self._users[person.id],
+            self._channel(place),
+            self._mentioning(text),
+            thread_ts=place.thread,
+        )
+        return self._message(said)
+
+    async def command(self, person: Person, place: Place, name: str, text: str) -> None:
+        if place.thread is not None:
+            # Slack: slash commands cannot be used in threads; these are its words.
+            raise RefusedError(f"/{name} is not supported in threads. Sorry!")
+        await self._slack.command(self._users[person.id], self._channel(place), f"/{name}", text)
+
+    def changes(self) -> AsyncGenerator[Happening, None]:
+        return self._happenings(self._slack.changes())
+
+    async def _happenings(self, changes: Subscription) -> AsyncGenerator[Happening, None]:
+        async with aclosing(changes):
+            async for change in changes:
+                yield Happening(_KINDS[change.kind], self._message(change.message))
+
+    def _channel(self, place: Place) -> Channel:
+        known = (*self._slack.channels.values(), *map(self._slack.open_dm, self._users.values()))
+        return next(channel for channel in known if channel.id == place.channel)
+
+    def _mentioning(self, text: str) -> str:
+        """What Slack's own input line makes of it: names with an at sign become mentions."""
+        for key, name in self._names.items():
+            text = re.sub(rf"(?i)(?<![\w<])@{re.escape(name)}(?!\w)", f"<@{key}>", text)
+        return text
+
+    def _seen(self, place: Place, person: Person) -> list[Message]:
+        """All that stands in the channel, in or out of threads, as far as the person sees it."""
+        found = [
+            message
+            for message in self._slack.messages(self._channel(place))
+            if not message.deleted and message.ephemeral_to in (None, person.id)
+        ]
+        replies: dict[str, list[SlackMessage]] = {}
+        for message in found:
+            if message.is_reply and message.thread_ts is not None:
+                replies.setdefault(message.thread_ts, []).append(message)
+        return [self._message(message, replies.get(message.ts, ())) for message in found]
+
+    def _message(self, message: SlackMessage, replies: Iterable[SlackMessage] = ()) -> Message:
+        shown = [self._message(reply) for reply in replies]
+        author = message.username or self._names.get(message.user or "", message.bot_id or "")
+        return Message(
+            id=message.ts,
+            channel=message.channel.id,
+            author=author,
+            by_bot=message.bot_id is not None,
+            sent_at=float(message.ts),
+            text=self._text(message),
+            plain=message.text,
+            thread=message.thread_ts if message.is_reply else None,
+            revision=len(message.versions) - 1,
+            edited=message.edited,
+            only_for=message.ephemeral_to,
+            reactions=tuple(
+                Reaction(Emoji.replace(f":{name}:"), len(users)) for name, users in message.reactions.items()
+            ),
+            replies=len(shown),
+            newest=shown[-1] if shown else None,
+        )
+
+    def _text(self, message: SlackMessage) -> str:
+        if message.content.blocks:
+            text = mrkdwn.from_blocks(message.content.blocks, self._name)
+        elif message.content.markdown:
+            text = mrkdwn.from_markdown(message.content.text, self._name)
+        else:
+            text = mrkdwn.from_mrkdwn(message.content.text, self._name)
+        return Emoji.replace(text)
+
+    def _name(self, target: str) -> str:
+        """The name behind `@U1`, `#C1` or `!here`."""
+        sign, key = target[0], target[1:]
+        if sign == "!":
+            return f"@{key.partition('^')[0]}"
+        channels = {channel.id: channel.name for channel in self._slack.channels.values()}
+        return f"{sign}{(self._names | channels).get(key, key)}"

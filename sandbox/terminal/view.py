@@ -1,0 +1,152 @@
+"""What a person at the terminal sees of a platform, and does there; the same for every platform."""
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one speaks: a channel, the direct line to the bot, or a thread of one of them.
+
+    Attributes:
+        channel: the platform's id of the channel.
+        thread: the id of the thread's first message, if it is a thread.
+        name: what people call it, its sign included (`#general`, `@parley`); a thread has its opening words.
+        direct: whether only one person and the bot are there.
+    """
+
+    channel: str
+    thread: str | None = None
+    name: str = field(default="", compare=False)
+    direct: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    emoji: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as it stands now.
+
+    Attributes:
+        id: the platform's, unique within the channel.
+        thread: the id of the first message of the thread that it is a reply in.
+        sent_at: seconds since the epoch.
+        text: Markdown.
+        plain: the same in plain letters.
+        revision: how often it was changed since it was posted.
+        edited: whether the platform says "(edited)" beside it.
+        only_for: the id of the one person who sees it.
+        replies: how many messages its thread holds beside it.
+        newest: the newest of them.
+    """
+
+    id: str
+    channel: str
+    author: str
+    by_bot: bool
+    sent_at: float
+    text: str
+    plain: str
+    thread: str | None = None
+    revision: int = 0
+    edited: bool = False
+    only_for: str | None = None
+    reactions: tuple[Reaction, ...] = ()
+    replies: int = 0
+    newest: "Message | None" = None
+
+
+class Kind(Enum):
+    POSTED = "posted"
+    UPDATED = "updated"
+    DELETED = "deleted"
+    REACTED = "reacted"
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something changed: `message` is how it stands after that (before it, if it was deleted)."""
+
+    kind: Kind
+    message: Message
+
+
+class RefusedError(Exception):
+    """The platform does not do what the person asked for; the text is what it tells the person."""
+
+
+class Platform(Protocol):
+    """A sandbox, as the people in it see it."""
+
+    @property
+    def name(self) -> str:
+        """What the platform is called (`Slack`)."""
+        ...
+
+    @property
+    def bot(self) -> str:
+        """The bot's name, without a sign."""
+        ...
+
+    @property
+    def connected(self) -> bool:
+        """Whether the bot hears what is said."""
+        ...
+
+    async def connects_within(self, seconds: float) -> bool:
+        """Wait until the bot hears what is said; False if it does not."""
+        ...
+
+    @property
+    def people(self) -> Sequence[Person]: ...
+
+    @property
+    def channels(self) -> Sequence[Place]:
+        """The places that everyone shares."""
+        ...
+
+    def direct(self, person: Person) -> Place:
+        """Where the person speaks with the bot alone."""
+        ...
+
+    def threads(self, person: Person) -> Sequence[Place]:
+        """The threads that the person can see, the one with the newest reply first."""
+        ...
+
+    def messages(self, place: Place, person: Person) -> Sequence[Message]:
+        """What the person sees in the place, oldest first; a thread begins with its first message."""
+        ...
+
+    async def say(self, person: Person, place: Place, text: str) -> Message:
+        """Say it as it was typed; `@name` mentions whoever has that name."""
+        ...
+
+    async def command(self, person: Person, place: Place, name: str, text: str) -> None:
+        """Use the command `/name text`.
+
+        Raises:
+            RefusedError: there is no such command, or not in this place.
+        """
+        ...
+
+    def changes(self) -> AsyncGenerator[Happening, None]:
+        """Everything that happens from this call on."""
+        ...
+
+
+def opening(text: str, length: int = 40) -> str:
+    """The first words of a text, on one line."""
+    words = " ".join(text.split())
+    return words if len(words) <= length else f"{words[: length - 1].rstrip()}…"
