@@ -1,0 +1,171 @@
+"""The bridge between ADK and a provider: one call of the model is one stream of the provider."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from typing import cast
+
+from google.adk.models import BaseLlm, LlmCapabilities
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+from pydantic import Field, SkipValidation
+
+from core.errors import ContentBlockedError, ProviderStalledError
+from core.models.messages import clean_json, clean_text, convert_messages, unique_id
+from core.models.provider import (
+    Done,
+    Failed,
+    Message,
+    Provider,
+    ProviderEvent,
+    Request,
+    Text,
+    Thought,
+    ToolCall,
+)
+from core.models.schemas import tool_specs
+
+#: The error code of an answer that ended well and said nothing. ADK's own word for it.
+NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
+
+_BLOCKED = {
+    types.FinishReason.SAFETY,
+    types.FinishReason.RECITATION,
+    types.FinishReason.BLOCKLIST,
+    types.FinishReason.PROHIBITED_CONTENT,
+    types.FinishReason.SPII,
+    types.FinishReason.IMAGE_SAFETY,
+    types.FinishReason.IMAGE_PROHIBITED_CONTENT,
+    types.FinishReason.IMAGE_RECITATION,
+}
+
+
+class ModelAdapter(BaseLlm):
+    """A provider's model as ADK knows models.
+
+    One instance serves any number of calls at once. Each call ends in exactly one of these:
+
+    - one response with `partial=False` that has the whole text, the thoughts and the calls. `finish_reason`
+      says how the model ended; beside text, anything but `STOP` means that the text broke off there.
+    - the same with `error_code`, when there is neither text nor a call: `NO_CONTENT`, or else the finish
+      reason (`MAX_TOKENS`, `MALFORMED_FUNCTION_CALL`, ...). ADK stores it and ends its run.
+    - an error of `core.errors`: the provider's own, `ContentBlockedError` when the safety rules left nothing,
+      or `ProviderStalledError` when the stream went silent for `idle_seconds` or just ended.
+
+    With `stream=True` a partial response for each delta of text or thought comes before.
+    """
+
+    provider: SkipValidation[Provider] = Field(exclude=True, repr=False)
+    idle_seconds: float = 120.0
+
+    @property
+    def capabilities(self) -> LlmCapabilities:
+        return LlmCapabilities(output_schema_and_tools=False)
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        request = self._request(llm_request)
+        answer = _Answer(request.messages)
+        # The contract: what `stream` returns is an async generator, and closing it closes the connection.
+        events = cast(AsyncGenerator[ProviderEvent, None], self.provider.stream(request))
+        async with aclosing(events):
+            while True:
+                event = await self._next(events)
+                if isinstance(event, Done):
+                    break
+                if isinstance(event, Failed):
+                    raise event.error
+                answer.add(event)
+                if stream and not isinstance(event, ToolCall) and event.text:
+                    yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
+        yield self._final(answer, event)
+
+    def _request(self, llm_request: LlmRequest) -> Request:
+        config = llm_request.config
+        messages = convert_messages(llm_request.contents, config.system_instruction)
+        if not messages or messages[-1].role not in ("user", "tool"):
+            messages.append(Message("user", (Text("Go on as instructed."),)))
+        return Request(llm_request.model or self.model, messages, tool_specs(config), config)
+
+    async def _next(self, events: AsyncGenerator[ProviderEvent, None]) -> ProviderEvent:
+        try:
+            async with asyncio.timeout(self.idle_seconds) as idle:
+                return await anext(events)
+        except StopAsyncIteration:
+            message = f"{self.provider.name} ended its stream without saying that it was done"
+            raise ProviderStalledError(message) from None
+        except TimeoutError:
+            if not idle.expired():
+                raise
+            message = f"{self.provider.name} said nothing for {self.idle_seconds:g} seconds"
+            raise ProviderStalledError(message) from None
+
+    def _final(self, answer: "_Answer", done: Done) -> LlmResponse:
+        usage = done.usage
+        response = _response(answer.parts(), partial=False)
+        response.turn_complete = True
+        response.finish_reason = done.finish
+        response.usage_metadata = types.GenerateContentResponseUsageMetadata(
+            prompt_token_count=usage.input,
+            candidates_token_count=usage.output,
+            thoughts_token_count=usage.thinking,
+            cached_content_token_count=usage.cached,
+            total_token_count=usage.input + usage.output + usage.thinking,
+        )
+        if not answer.says_something:
+            if done.finish in _BLOCKED:
+                reason = done.finish.value
+                raise ContentBlockedError(f"{self.provider.name} withheld the answer ({reason})")
+            ended_well = done.finish is types.FinishReason.STOP
+            response.error_code = NO_CONTENT if ended_well else done.finish.value
+            response.error_message = "The model ended without an answer."
+        return response
+
+
+class _Answer:
+    """What the model has said so far, in the order in which it said it."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._pieces: list[Text | Thought | ToolCall] = []
+        self._ids = {call.id for message in messages for call in message.tool_calls}
+
+    def add(self, piece: Text | Thought | ToolCall) -> None:
+        """Take in a piece: text joins text of its kind, unless either of them has a signature of its own."""
+        if not isinstance(piece, ToolCall) and piece.signature is None:
+            if not piece.text:
+                return
+            last = self._pieces[-1] if self._pieces else None
+            if isinstance(last, Text | Thought) and type(last) is type(piece) and last.signature is None:
+                self._pieces[-1] = type(last)(last.text + piece.text)
+                return
+        self._pieces.append(piece)
+
+    @property
+    def says_something(self) -> bool:
+        return any(
+            isinstance(piece, ToolCall) or (isinstance(piece, Text) and piece.text.strip()) for piece in self._pieces
+        )
+
+    def parts(self) -> list[types.Part]:
+        return [self._part(piece) for piece in self._pieces]
+
+    def _part(self, piece: Text | Thought | ToolCall) -> types.Part:
+        if isinstance(piece, ToolCall):
+            call = types.FunctionCall(
+                id=unique_id(piece.id, piece.name, self._ids),
+                name=piece.name,
+                args=clean_json(piece.arguments),
+            )
+            return types.Part(function_call=call, thought_signature=piece.signature)
+        return _text_part(piece.text, isinstance(piece, Thought), piece.signature)
+
+
+def _text_part(text: str, thought: bool, signature: bytes | None = None) -> types.Part:
+    return types.Part(text=clean_text(text), thought=thought or None, thought_signature=signature)
+
+
+def _response(parts: list[types.Part], *, partial: bool) -> LlmResponse:
+    content = types.Content(role="model", parts=parts) if parts else None
+    return LlmResponse(content=content, partial=partial)

@@ -1,0 +1,32 @@
+"""What a vendor's HTTP status means to us; no vendor's own words get into the message."""
+
+from core.errors import (
+    ProviderAuthError,
+    ProviderError,
+    ProviderLimitError,
+    ProviderRequestError,
+    ProviderUnavailableError,
+    UnknownModelError,
+)
+
+
+def status_error(provider: str, model: str, status: int, *, retry_after: float | None = None) -> ProviderError:
+    """The error for an answer of `provider` with an HTTP status that is not 2xx.
+
+    `retry_after` is the time in seconds that the provider asked to wait.
+    """
+    if status in (401, 403):
+        return ProviderAuthError(f"{provider} refused the key (HTTP {status})")
+    if status == 404:
+        return unknown_model(provider, model)
+    if status == 429:
+        message = f"{provider} takes no more requests for now (HTTP 429)"
+        return ProviderLimitError(message, retry_after=retry_after)
+    if status == 408 or status >= 500:
+        message = f"{provider} could not answer (HTTP {status})"
+        return ProviderUnavailableError(message, retry_after=retry_after)
+    return ProviderRequestError(f"{provider} refused the request to {model!r} (HTTP {status})")
+
+
+def unknown_model(provider: str, model: str) -> UnknownModelError:
+    return UnknownModelError(f"{provider} knows no model {model!r} at this address and for this key")

@@ -1,0 +1,187 @@
+"""ADK's contents as the messages of a request that every provider accepts.
+
+Whatever the history looks like, what comes out can be sent: each call has an id of its own and is answered
+right behind the message that made it, nothing answers a call that was never made, and all text is Unicode.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from google.genai import types
+from pydantic_core import to_jsonable_python
+
+from core.models.provider import Media, Message, Part, Role, Text, Thought, ToolCall, ToolResult
+
+#: Answers a call whose own result was never stored.
+INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
+
+
+def convert_messages(
+    contents: Sequence[types.Content], system_instruction: types.ContentUnion | None = None
+) -> list[Message]:
+    """The messages of a request, in order.
+
+    The text parts of the system instruction, joined by newlines, are the first message, the only one with
+    the role `system`. A call without an id gets `call_` and its tool's name; an id that was used before gets
+    a number (`call_t`, `call_t_2`). Responses without ids belong to the calls of their tool in order. A call
+    that nothing answers is answered by `INTERRUPTED`; a response to no call is dropped.
+    """
+    history = _History()
+    for content in contents:
+        history.add(content)
+    messages = history.messages()
+    system = "\n".join(_texts(system_instruction))
+    if system:
+        messages.insert(0, Message("system", (Text(clean_text(system)),)))
+    return messages
+
+
+def unique_id(call_id: str | None, name: str, used: set[str]) -> str:
+    """An id that is not in `used`, and that is there from now on: `call_id` itself if it can be."""
+    wanted = call_id or f"call_{name}"
+    number, unique = 1, wanted
+    while unique in used:
+        number += 1
+        unique = f"{wanted}_{number}"
+    used.add(unique)
+    return unique
+
+
+def clean_text(text: str) -> str:
+    """`text` without what JSON, UTF-8 or a database chokes on: NULs and lone halves of surrogate pairs."""
+    if text.isascii() and "\0" not in text:
+        return text
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def clean_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """`value` as plain JSON with clean strings; what JSON cannot say is told by its `str`."""
+    plain = to_jsonable_python(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
+    return {clean_text(key): _clean(item) for key, item in plain.items()}
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        return [_clean(item) for item in value]
+    if isinstance(value, dict):
+        return {clean_text(key): _clean(item) for key, item in value.items()}
+    return value
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    given_id: str | None
+    name: str
+    result: ToolResult | None = None
+
+
+class _History:
+    """Messages in the making: each with the calls that it makes, whose results follow it in the end."""
+
+    def __init__(self) -> None:
+        self._said: list[tuple[Message, list[_Call]]] = []
+        self._ids: set[str] = set()
+
+    def add(self, content: types.Content) -> None:
+        parts: list[Part] = []
+        calls: list[_Call] = []
+        for part in content.parts or ():
+            if part.function_response is not None:
+                self._answer(part.function_response)
+            elif part.function_call is not None:
+                call = self._call(part.function_call)
+                arguments = clean_json(part.function_call.args or {})
+                calls.append(call)
+                parts.append(ToolCall(call.id, call.name, arguments, part.thought_signature))
+            elif (converted := _convert(part)) is not None:
+                parts.append(converted)
+        if parts:
+            role: Role = "assistant" if calls or content.role in ("model", "assistant") else "user"
+            self._said.append((Message(role, tuple(parts)), calls))
+
+    def messages(self) -> list[Message]:
+        messages: list[Message] = []
+        for message, calls in self._said:
+            messages.append(message)
+            if calls:
+                results = (call.result or ToolResult(call.id, call.name, INTERRUPTED) for call in calls)
+                messages.append(Message("tool", tuple(results)))
+        return messages
+
+    def _call(self, call: types.FunctionCall) -> _Call:
+        name = call.name or ""
+        return _Call(unique_id(call.id, name, self._ids), call.id or None, name)
+
+    def _answer(self, response: types.FunctionResponse) -> None:
+        call = self._called(response)
+        if call is None:
+            return
+        result = clean_json(response.response or {})
+        call.result = ToolResult(call.id, call.name, result, tuple(_media(response)))
+
+    def _called(self, response: types.FunctionResponse) -> _Call | None:
+        """The call that `response` answers: by its id, else by its tool's name where either has no id.
+
+        The newest message goes first, for an id may have been used again since; within a message, the order
+        in which its calls were made. A call that was answered is answered anew only under its id: that is
+        how the outcome of a long-running tool comes.
+        """
+        calls = [call for _, made in reversed(self._said) for call in made]
+        named = [call for call in calls if response.id and response.id in (call.id, call.given_id)]
+        waiting = [call for call in named if call.result is None]
+        if not named:
+            waiting = [
+                call
+                for call in calls
+                if call.result is None and call.name == response.name and not (response.id and call.given_id)
+            ]
+        return next(iter(waiting or named), None)
+
+
+def _texts(instruction: types.ContentUnion | None) -> Iterable[str]:
+    match instruction:
+        case str():
+            yield instruction
+        case types.Part(text=str(text)):
+            yield text
+        case types.Content():
+            for part in instruction.parts or ():
+                yield from _texts(part)
+        case list():
+            for item in instruction:
+                yield from _texts(item)
+
+
+def _convert(part: types.Part) -> Part | None:
+    signature = part.thought_signature
+    if part.inline_data is not None:
+        return Media(part.inline_data.mime_type or "application/octet-stream", data=part.inline_data.data)
+    if part.file_data is not None:
+        return Media(part.file_data.mime_type or "application/octet-stream", uri=part.file_data.file_uri)
+    text = part.text or ""
+    if part.executable_code is not None:
+        text = fenced(part.executable_code.code or "", "python")
+    elif part.code_execution_result is not None:
+        text = fenced(part.code_execution_result.output or "")
+    if not text and signature is None:
+        return None
+    kind = Thought if part.thought else Text
+    return kind(clean_text(text), signature)
+
+
+def fenced(code: str, language: str = "") -> str:
+    """Code that a model ran on its own side, or what came of it, as the text of a message."""
+    return f"\n```{language}\n{code.rstrip()}\n```\n"
+
+
+def _media(response: types.FunctionResponse) -> Iterable[Media]:
+    for part in response.parts or ():
+        if part.inline_data is not None:
+            yield Media(part.inline_data.mime_type or "", data=part.inline_data.data)
+        elif part.file_data is not None:
+            yield Media(part.file_data.mime_type or "", uri=part.file_data.file_uri)

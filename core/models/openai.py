@@ -1,0 +1,253 @@
+"""OpenAI's models, and those of every server that speaks its chat completions.
+
+OpenAI: https://platform.openai.com/docs/api-reference/chat
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any, Literal, cast
+
+import openai
+from google.genai import types
+from openai.types.chat import ChatCompletionChunk
+from openai.types.completion_usage import CompletionUsage
+
+from core.errors import (
+    ContentBlockedError,
+    ProviderError,
+    ProviderLimitError,
+    ProviderRequestError,
+    ProviderStalledError,
+    ProviderUnavailableError,
+)
+from core.models.completions import body
+from core.models.faults import status_error, unknown_model
+from core.models.provider import Done, Failed, ProviderEvent, Request, Text, Thought, ToolCall, Usage
+
+#: Seconds that the usage may come after the model has finished.
+_USAGE_SECONDS = 5.0
+
+#: How a call is named whose arguments are no JSON object. There is no such tool, which is what the model gets
+#: told, with its own words before its eyes; no tool runs on arguments that were never meant.
+MALFORMED_CALL = "malformed_call_to_"
+
+_FINISHES = {
+    "stop": types.FinishReason.STOP,
+    "tool_calls": types.FinishReason.STOP,
+    "function_call": types.FinishReason.STOP,
+    "length": types.FinishReason.MAX_TOKENS,
+    "content_filter": types.FinishReason.SAFETY,
+}
+
+
+class OpenAIProvider:
+    """The models of an OpenAI-compatible server. It tries each request once."""
+
+    def __init__(
+        self,
+        api_key: str,
+        base_url: str | None = None,
+        *,
+        name: str = "openai",
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make a provider.
+
+        Args:
+            api_key: the key; a server that wants none takes any.
+            base_url: where the server is, up to and with `/v1`; by default OpenAI's own.
+            name: the vendor, for errors.
+            extra_body: what goes into each request besides, for servers that understand more.
+        """
+        self.name = name
+        self._extra_body = extra_body
+        self._is_openai = not base_url
+        self._client = openai.AsyncOpenAI(
+            api_key=api_key,
+            base_url=base_url or None,
+            max_retries=0,
+            # How long an answer may take is up to who reads it.
+            timeout=openai.Timeout(None, connect=10.0, pool=10.0),
+        )
+
+    async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+        try:
+            async with aclosing(self._events(request)) as events:
+                async for event in events:
+                    yield event
+            return
+        except Exception as error:  # whatever the SDK raises: not all of it has its root
+            failure = self._named(error, request.model)
+            failure.__cause__ = error
+        yield Failed(failure)
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+    async def _events(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+        chunks = await self._client.chat.completions.create(
+            **body(request, own_server=self._is_openai),
+            stream=True,
+            stream_options={"include_usage": True},
+            extra_body=self._extra_body,
+        )
+        calls = _Calls()
+        finish: str | None = None
+        usage = Usage()
+        async with chunks:
+            while True:
+                try:
+                    async with asyncio.timeout(None if finish is None else _USAGE_SECONDS):
+                        chunk = await anext(chunks, None)
+                except (TimeoutError, openai.APIConnectionError):
+                    if finish is None:
+                        raise
+                    break  # the model had said all
+                if chunk is None:
+                    break
+                if chunk.usage is not None:
+                    usage = _usage(chunk.usage)
+                for choice in (chunk.choices or ())[:1]:
+                    finish = choice.finish_reason or finish
+                    for event in _heard(choice.delta, calls):
+                        yield event
+        if finish is None:
+            raise ProviderStalledError(f"{self.name} ended its stream without saying that it was done")
+        for call in calls.whole(cut_short=finish == "length"):
+            yield call
+        yield Done(_FINISHES.get(finish, types.FinishReason.OTHER), usage)
+
+    def _named(self, error: Exception, model: str) -> ProviderError:
+        match error:
+            case ProviderError():
+                return error
+            case openai.APIStatusError():
+                return self._status_named(error, model)
+            case openai.APIConnectionError():
+                return ProviderUnavailableError(f"{self.name} cannot be reached ({type(error).__name__})")
+            case openai.APIError():
+                if error.code == "rate_limit_exceeded" or str(error.code) == "429":
+                    return ProviderLimitError(f"{self.name} takes no more requests for now")
+                return ProviderUnavailableError(f"{self.name} broke off with an error")
+            case json.JSONDecodeError():
+                return ProviderUnavailableError(f"{self.name} answered with what is not JSON")
+            case _:
+                return ProviderRequestError(f"{self.name} cannot be asked this ({type(error).__name__})")
+
+    def _status_named(self, error: openai.APIStatusError, model: str) -> ProviderError:
+        match error.code:
+            case "model_not_found":
+                return unknown_model(self.name, model)
+            case "content_filter" | "content_policy_violation":
+                return ContentBlockedError(f"{self.name} withheld the answer: the prompt was blocked")
+            case "context_length_exceeded":
+                return ProviderRequestError(f"the conversation is too long for {model!r}")
+            case "insufficient_quota":
+                exhausted = ProviderLimitError(f"{self.name}: the quota of this key is used up")
+                exhausted.retryable = False
+                return exhausted
+        if isinstance(error.body, dict) and error.body.get("type") == "exceed_context_size_error":
+            return ProviderRequestError(f"the conversation is too long for {model!r}")  # llama.cpp's words
+        retry_after = _retry_after(error.response.headers)
+        return status_error(self.name, model, error.status_code, retry_after=retry_after)
+
+
+class _Calls:
+    """The tool calls of an answer, out of their pieces.
+
+    OpenAI tells the pieces of several calls apart by `index`. Of the servers that speak its language some send
+    no index, some the same one for all, some no id: so a new id or, without any index, a new name begins a
+    call as well.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[dict[str, Any]] = []
+
+    def add(self, piece: Any) -> None:
+        function = piece.function
+        name, arguments = getattr(function, "name", None), getattr(function, "arguments", None)
+        index, call_id = getattr(piece, "index", None), getattr(piece, "id", None)
+        call = self._begun(index, call_id, name)
+        if call is None:
+            call = {"index": index, "id": call_id or "", "name": name or "", "arguments": ""}
+            self._calls.append(call)
+        call["id"] = call["id"] or call_id or ""
+        call["name"] = call["name"] or name or ""
+        call["arguments"] += json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
+
+    def whole(self, *, cut_short: bool) -> list[ToolCall]:
+        """The calls; with `cut_short`, without those whose arguments ended in the middle."""
+        whole = []
+        for call in self._calls:
+            arguments = _arguments(call["arguments"])
+            if arguments is not None:
+                whole.append(ToolCall(call["id"], call["name"], arguments))
+            elif not cut_short:
+                raw = {"arguments": call["arguments"]}
+                whole.append(ToolCall(call["id"], MALFORMED_CALL + call["name"], raw))
+        return whole
+
+    def _begun(self, index: int | None, call_id: str | None, name: str | None) -> dict[str, Any] | None:
+        if index is None:
+            last = self._calls[-1] if self._calls else None
+            begins = (call_id and last and last["id"] != call_id) or (name and not call_id)
+            return None if begins else last
+        for call in reversed(self._calls):
+            if call["index"] == index:
+                begins = call_id and call["id"] and call["id"] != call_id
+                return None if begins else call
+        return None
+
+
+def _arguments(text: str) -> dict[str, Any] | None:
+    """The arguments that `text` says, or none if it is no JSON object; no text is no arguments."""
+    with suppress(ValueError):
+        arguments = json.loads(text.strip() or "{}", strict=False)
+        if isinstance(arguments, dict):
+            return cast(dict[str, Any], arguments)
+    return None
+
+
+def _heard(delta: Any, calls: _Calls) -> list[ProviderEvent]:
+    """What a delta says; the pieces of calls go to `calls`."""
+    if delta is None:
+        return []
+    events: list[ProviderEvent] = []
+    # Not OpenAI's own: DeepSeek, vLLM and llama.cpp say `reasoning_content`, OpenRouter `reasoning`.
+    reasoning = getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None)
+    if isinstance(reasoning, str) and reasoning:
+        events.append(Thought(reasoning))
+    if text := delta.content or delta.refusal:
+        events.append(Text(text))
+    for piece in delta.tool_calls or ():
+        calls.add(piece)
+    return events
+
+
+def _usage(usage: CompletionUsage) -> Usage:
+    """OpenAI: the tokens of the reasoning are counted among those of the completion."""
+    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    thinking = (completion and completion.reasoning_tokens) or 0
+    return Usage(
+        input=usage.prompt_tokens or 0,
+        output=max(0, (usage.completion_tokens or 0) - thinking),
+        thinking=thinking,
+        cached=(prompt and prompt.cached_tokens) or 0,
+    )
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
+    with suppress(ValueError):
+        if "retry-after-ms" in headers:
+            return float(headers["retry-after-ms"]) / 1000
+        if "retry-after" in headers:
+            return float(headers["retry-after"])
+    with suppress(ValueError):
+        if "retry-after" in headers:
+            return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time())
+    return None

@@ -1,0 +1,47 @@
+"""The JSON Schemas of a request, out of the several shapes in which ADK may hold them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from google.genai import types
+from pydantic import TypeAdapter
+
+from core.models.provider import ToolSpec
+
+
+def tool_specs(config: types.GenerateContentConfig) -> list[ToolSpec]:
+    """The functions that the model may call."""
+    return [
+        ToolSpec(declaration.name or "", declaration.description or "", _parameters(declaration))
+        for declaration in _declarations(config)
+    ]
+
+
+def answer_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
+    """The JSON Schema that the answer has to follow, if there is one."""
+    if config.response_json_schema is not None:
+        return _schema(config.response_json_schema)
+    if config.response_schema is not None:
+        return _schema(config.response_schema)
+    return None
+
+
+def _declarations(config: types.GenerateContentConfig) -> Iterable[types.FunctionDeclaration]:
+    for tool in config.tools or ():
+        if isinstance(tool, types.Tool):
+            yield from tool.function_declarations or ()
+
+
+def _parameters(declaration: types.FunctionDeclaration) -> dict[str, Any]:
+    schema = declaration.parameters_json_schema or declaration.parameters
+    return _schema(schema) if schema else {"type": "object", "properties": {}}
+
+
+def _schema(schema: Any) -> dict[str, Any]:
+    if isinstance(schema, dict) and str(schema.get("type", "")).isupper():
+        schema = types.Schema.model_validate(schema)  # Gemini's own dialect, as a dictionary
+    if isinstance(schema, types.Schema):
+        return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if isinstance(schema, dict):
+        return schema
+    return TypeAdapter(schema).json_schema()
