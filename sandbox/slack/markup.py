@@ -142,27 +142,29 @@ def _pings_in(text: str, *, markdown: bool) -> Iterator[str]:
 
 
 def _shown_block(block: Mapping[str, Any], names: Names) -> str:
-    """The text of a block: of itself, then of what it holds, as far as it is text."""
+    """The text of a block, or of what it holds."""
     match block:
         case {"type": "markdown", "text": str(text)}:
-            return _shown_markdown(text, names)
+            words = _shown_markdown(text, names)
         case {"type": "mrkdwn", "text": str(text)}:
-            return _shown_text(text, names)
+            words = _shown_text(text, names)
         case {"type": "plain_text" | "text", "text": str(text)}:
-            return text
+            words = text
         case {"type": "user", "user_id": str(target)}:
-            return "@" + names.get(target, target)
+            words = "@" + names.get(target, target)
         case {"type": "channel", "channel_id": str(target)}:
-            return "#" + names.get(target, target)
+            words = "#" + names.get(target, target)
         case {"type": "broadcast", "range": str(target)} | {"type": "usergroup", "usergroup_id": str(target)}:
-            return "@" + target
+            words = "@" + target
         case {"type": "link", "url": str(url)}:
-            return str(block.get("text") or url)
+            words = str(block.get("text") or url)
         case {"type": "emoji", "name": str(name)}:
-            return f":{name}:"
-    inside = _inside(block)
-    separator = "" if str(block.get("type")) in ("rich_text_section", "rich_text_preformatted") else "\n"
-    return separator.join(part for part in (_shown_block(item, names) for item in inside) if part)
+            words = f":{name}:"
+        case _:
+            running = block.get("type") in ("rich_text_section", "rich_text_preformatted", "rich_text_quote")
+            parts = (_shown_block(item, names) for item in _inside(block))
+            words = ("" if running else "\n").join(part for part in parts if part)
+    return words
 
 
 def _pings_of(block: Mapping[str, Any]) -> Iterator[str]:

@@ -1,55 +1,169 @@
 """The sandbox itself: one HTTP server on loopback, and the hands of the people in the workspace."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from secrets import token_hex
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
+from uuid import uuid4
 
+from aiohttp import web
+
+from sandbox.slack.arguments import Arguments
+from sandbox.slack.chat import Chat
+from sandbox.slack.commands import Commands
+from sandbox.slack.directory import Directory
+from sandbox.slack.door import Door
+from sandbox.slack.events import Events
 from sandbox.slack.faults import Faults
-from sandbox.slack.journal import Call, Envelope, Subscription
-from sandbox.slack.workspace import Channel, Message, User
+from sandbox.slack.journal import Envelope, Journal, Subscription
+from sandbox.slack.limits import RateLimits
+from sandbox.slack.markup import Content
+from sandbox.slack.payloads import Payloads
+from sandbox.slack.socket_mode import SocketMode
+from sandbox.slack.web_api import SCOPES, WebApi
+from sandbox.slack.workspace import Change, Channel, Message, User, Workspace, new_id
 
 T = TypeVar("T")
 
+_PEOPLE = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linus Pauling"}
+_CHANNELS = ("general", "random")
 
-class SlackSandbox(AbstractAsyncContextManager["SlackSandbox"]):
-    """A Slack workspace with one app installed in it.
 
-    Wherever a user or a channel is asked for, its id or name will do (`"ada"`, `"general"`).
+class SlackSandbox:
+    """A Slack workspace with one app installed in it, for as long as it is entered.
+
+    Wherever a user or a channel is asked for, its id or name will do as well (`"ada"`, `"general"`). What people
+    write is given in Slack's own way: a mention is `<@U..>`, and `&`, `<`, `>` are entities.
 
     Attributes:
-        api_url: the client's `base_url`; known once the sandbox has been entered.
-        people: by name; the workspace starts with a few.
-        channels: by name; it starts with `general` and `random`, the bot in both.
-        scopes: what the bot may do; take one away and see `missing_scope`.
+        api_url: the client's `base_url`; known once the sandbox is entered.
+        people: by name; the workspace starts with a few, and what is added is here at once.
+        channels: by name; it starts with `general` and `random`, everybody and the bot in both.
+        scopes: what the bot may do; take one away and see `missing_scope`, or the events stay away.
+        calls: each call of the Web API, as it came.
+        envelopes: each sending of an envelope, redeliveries included.
+        faults: what is to go wrong.
     """
 
-    api_url: str
-    bot_token: str
-    app_token: str
-    team_id: str
-    bot_user_id: str
-    bot_id: str
-    app_id: str
-    people: dict[str, User]
-    channels: dict[str, Channel]
-    scopes: set[str]
-    faults: Faults
-    calls: list[Call]
-    envelopes: list[Envelope]
+    def __init__(self, *, port: int = 0, speed: float = 1.0, rate_limits: bool = True) -> None:
+        """Build the workspace.
 
-    def __init__(self, *, port: int = 0, speed: float = 1.0, rate_limits: bool = True) -> None: ...
+        Args:
+            port: where to listen; 0 for any that is free.
+            speed: how many times faster than Slack's rate limit windows and time limits run.
+            rate_limits: whether to refuse what comes too often.
+        """
+        self._port = port
+        self._journal = Journal()
+        self._workspace = Workspace(self._changed)
+        self.faults = Faults()
+        self.scopes = set(SCOPES)
+        self.bot_token = f"xoxb-{token_hex(12)}"
+        self.app_token = f"xapp-1-{self._workspace.app_id}-{token_hex(12)}"
+        self.api_url = ""
+        self.calls = self._journal.calls
+        self.envelopes = self._journal.envelopes
+        self.people: dict[str, User] = {}
+        self.channels: dict[str, Channel] = {}
+        self._other_bots: dict[str, str] = {}
 
-    async def __aenter__(self) -> "SlackSandbox": ...
+        verification = token_hex(12)
+        payloads = Payloads(self._workspace)
+        self._sockets = SocketMode(self._journal, self.faults, app_id=self.app_id, speed=speed)
+        self._events = Events(
+            self._workspace,
+            payloads,
+            self.scopes,
+            verification,
+            lambda payload: self._sockets.deliver("events_api", payload),
+        )
+        self._commands = Commands(self._workspace, self._sockets, token=verification, speed=speed)
+        api = WebApi(self._workspace, payloads, self.scopes, bot_token=self.bot_token, app_token=self.app_token)
+        Chat(api)
+        Directory(api)
+        api.add("apps.connections.open", self._open_connection, tokens=("app",))
+        limits = RateLimits(speed) if rate_limits else None
+        door = Door(self._journal, self.faults, limits, api, self._commands)
+        app = web.Application(client_max_size=8 * 2**20)
+        app.router.add_route("*", "/api/{method}", door.call)
+        app.router.add_post("/commands/{key:.+}", door.respond)
+        app.router.add_get("/link", self._sockets.handle)
+        self._runner = web.AppRunner(app, shutdown_timeout=1)
+
+        for name, real_name in _PEOPLE.items():
+            self.add_user(name, real_name)
+        for name in _CHANNELS:
+            self.add_channel(name)
+
+    async def __aenter__(self) -> "SlackSandbox":
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        self._port = self._runner.addresses[0][1]
+        self.api_url = f"http://127.0.0.1:{self._port}/api/"
+        self._sockets.start()
+        return self
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self._journal.close()
+        await self._sockets.stop()
+        await self._runner.cleanup()
 
-    def add_user(self, name: str, real_name: str | None = None) -> User: ...
-    def add_channel(
-        self, name: str, *, private: bool = False, members: Iterable[User | str] | None = None
-    ) -> Channel: ...
-    def open_dm(self, user: User | str) -> Channel: ...
+    # The workspace
+
+    @property
+    def team_id(self) -> str:
+        return self._workspace.team_id
+
+    @property
+    def app_id(self) -> str:
+        return self._workspace.app_id
+
+    @property
+    def bot_id(self) -> str:
+        return self._workspace.bot_id
+
+    @property
+    def bot_user_id(self) -> str:
+        return self._workspace.bot.id
+
+    def add_user(self, name: str, real_name: str | None = None) -> User:
+        """Add a person, who joins `general`."""
+        user = self._workspace.add_user(name, real_name or name.title())
+        self.people[name] = user
+        if "general" in self.channels:
+            self.channels["general"].members.add(user.id)
+        return user
+
+    def add_channel(self, name: str, *, private: bool = False, members: Iterable[User | str] | None = None) -> Channel:
+        """Add a channel; everybody is in it if `members` are not given. The bot always is."""
+        users = self.people.values() if members is None else map(self._user, members)
+        ids = {self.bot_user_id, *(user.id for user in users)}
+        channel = self._workspace.add_channel(name, private=private, members=ids)
+        self.channels[name] = channel
+        return channel
+
+    def open_dm(self, user: User | str) -> Channel:
+        """The direct messages between a person and the bot."""
+        return self._workspace.open_dm(self._user(user))
+
+    def messages(self, channel: Channel | str, *, thread_ts: str | None = None, deleted: bool = False) -> list[Message]:
+        """What stands in a channel, oldest first: replies and ephemeral messages included.
+
+        Args:
+            channel: where.
+            thread_ts: only this thread's root and replies.
+            deleted: what was deleted, too.
+        """
+        return [
+            message
+            for message in self._workspace.messages(self._channel(channel))
+            if (deleted or not message.deleted) and (thread_ts is None or thread_ts in (message.ts, message.thread_ts))
+        ]
+
+    # What people do
 
     async def say(
         self,
@@ -59,26 +173,176 @@ class SlackSandbox(AbstractAsyncContextManager["SlackSandbox"]):
         *,
         thread_ts: str | None = None,
         files: Sequence[str] = (),
-    ) -> Message: ...
-    async def edit(self, user: User | str, message: Message, text: str) -> None: ...
-    async def delete(self, user: User | str, message: Message) -> None: ...
-    async def bot_says(
-        self, name: str, channel: Channel | str, text: str, *, thread_ts: str | None = None
-    ) -> Message: ...
-    async def command(
-        self, user: User | str, channel: Channel | str, command: str, text: str = ""
-    ) -> list[Message]: ...
-    async def open_home(self, user: User | str, tab: str = "messages") -> None: ...
-    async def redeliver(self, what: Envelope | Message) -> None: ...
+    ) -> Message:
+        """Post as a person; `files` are the names of what comes along.
 
-    def messages(
-        self, channel: Channel | str, *, thread_ts: str | None = None, deleted: bool = False
-    ) -> list[Message]: ...
-    def changes(self) -> Subscription: ...
-    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 10) -> T: ...
+        Raises:
+            ValueError: he is not in that private channel or conversation, or there is no such thread.
+        """
+        author, place = self._user(user), self._channel(channel)
+        if place.type == "channel":
+            place.members.add(author.id)
+        if author.id not in place.members:
+            raise ValueError(f"{author.name} is not in {place.name}")
+        return self._workspace.post(
+            place,
+            Content(text),
+            user=author.id,
+            thread_ts=self._root(place, thread_ts),
+            subtype="file_share" if files else None,
+            client_msg_id=str(uuid4()),
+            files=tuple(files),
+        )
 
-    async def drop_sockets(self) -> None: ...
-    async def refresh_sockets(self, reason: str = "refresh_requested") -> None: ...
+    async def edit(self, user: User | str, message: Message, text: str) -> None:
+        """Edit one's own message.
+
+        Raises:
+            ValueError: it is another's, or gone.
+        """
+        self._check_own(user, message)
+        self._workspace.update(message, Content(text), edited=True)
+
+    async def delete(self, user: User | str, message: Message) -> None:
+        """Delete one's own message.
+
+        Raises:
+            ValueError: it is another's, or gone.
+        """
+        self._check_own(user, message)
+        self._workspace.delete(message)
+
+    async def bot_says(self, name: str, channel: Channel | str, text: str, *, thread_ts: str | None = None) -> Message:
+        """Post as another app, of that name."""
+        place = self._channel(channel)
+        return self._workspace.post(
+            place,
+            Content(text),
+            bot_id=self._other_bots.setdefault(name, new_id("B")),
+            username=name,
+            subtype="bot_message",
+            thread_ts=self._root(place, thread_ts),
+        )
+
+    async def react(self, user: User | str, message: Message, reaction: str) -> None:
+        """Add an emoji, by its name, to a message."""
+        self._workspace.react(message, self._user(user).id, reaction)
+
+    async def open_home(self, user: User | str, tab: str = "messages") -> None:
+        """Open the app's home: its `home` or its `messages` tab."""
+        person = self._user(user)
+        self._events.home_opened(person, self._workspace.open_dm(person), tab)
+
+    async def command(self, user: User | str, channel: Channel | str, command: str, text: str = "") -> list[Message]:
+        """Give a slash command, and return, once it is acknowledged, what the person sees for it.
+
+        Posts to the `response_url` are appended to that same list as they come. If nobody is connected or
+        nobody acknowledges in time, it is Slackbot who answers, as in Slack.
+        """
+        base = self.api_url.removesuffix("api/") + "commands/"
+        return await self._commands.give(self._user(user), self._channel(channel), command, text, base)
+
+    # What Slack does
+
+    async def redeliver(self, what: Envelope | Message) -> None:
+        """Send the same envelope again, or all those that told of the posting of a message.
+
+        Raises:
+            ValueError: nothing was sent of it yet.
+        """
+        told = [what] if isinstance(what, Envelope) else [e for e in self.envelopes if _tells_of(e, what)]
+        if not told:
+            raise ValueError("nothing was sent that could be sent again")
+        for envelope in {envelope.id: envelope for envelope in told}.values():
+            self._sockets.redeliver(envelope)
+
+    async def drop_sockets(self) -> None:
+        """Cut every connection without a word."""
+        self._sockets.drop()
+
+    async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
+        """Ask every client to connect anew, and close its socket some seconds later."""
+        await self._sockets.refresh(reason)
+
     @property
-    def connected(self) -> int: ...
-    async def wait_connected(self, timeout: float = 10) -> None: ...
+    def connected(self) -> int:
+        """How many sockets are there to be sent events by."""
+        return self._sockets.connected
+
+    # Watching
+
+    def changes(self) -> Subscription:
+        """All that people see happen from now on; any number of subscribers get all of it."""
+        return self._journal.subscribe()
+
+    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 10) -> T:  # noqa: ASYNC109 (the message)
+        """Return what `predicate` gives as soon as it is truthy.
+
+        Raises:
+            TimeoutError: it was not within `timeout` seconds; tells what the sandbox has seen.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._journal.until(predicate)
+        except TimeoutError:
+            raise TimeoutError(f"not within {timeout} s; {self._state()}") from None
+
+    async def wait_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
+        """Return as soon as a client is connected.
+
+        Raises:
+            TimeoutError: none was within `timeout` seconds.
+        """
+        await self.wait_for(lambda: self.connected, timeout=timeout)
+
+    def _state(self) -> str:
+        calls = [f"{c.method} {c.status} {c.error or ''}".rstrip() for c in self.calls[-10:]]
+        unacknowledged = sum(e.acknowledged_at is None for e in self.envelopes)
+        said = [f"{m.channel.name}/{m.ts}: {m.text[:80]!r}" for m in self._workspace.latest(10)]
+        return "\n  ".join(
+            [
+                f"{self.connected} sockets, {len(self.envelopes)} envelopes ({unacknowledged} unacknowledged)",
+                f"{len(self.calls)} calls, the last: {calls}",
+                "messages:",
+                *said,
+            ]
+        )
+
+    # Inside
+
+    def _changed(self, change: Change) -> None:
+        self._journal.change(change)
+        self._events.tell(change)
+
+    def _open_connection(self, arguments: Arguments) -> dict[str, Any]:
+        return {"url": f"ws://127.0.0.1:{self._port}/link?ticket={self._sockets.ticket()}&app_id={self.app_id}"}
+
+    def _user(self, user: User | str) -> User:
+        if isinstance(user, User):
+            return user
+        found = self.people.get(user) or self._workspace.users.get(user)
+        if found is None:
+            raise ValueError(f"there is no user {user}")
+        return found
+
+    def _channel(self, channel: Channel | str) -> Channel:
+        if isinstance(channel, Channel):
+            return channel
+        found = self.channels.get(channel.removeprefix("#")) or self._workspace.channels.get(channel)
+        if found is None:
+            raise ValueError(f"there is no channel {channel}")
+        return found
+
+    def _root(self, channel: Channel, thread_ts: str | None) -> str | None:
+        if thread_ts is not None and self._workspace.message(channel, thread_ts) is None:
+            raise ValueError(f"there is no message {thread_ts} in {channel.name}")
+        return thread_ts
+
+    def _check_own(self, user: User | str, message: Message) -> None:
+        if message.deleted or message.user != self._user(user).id:
+            raise ValueError("people edit and delete what they wrote themselves, as long as it stands")
+
+
+def _tells_of(envelope: Envelope, message: Message) -> bool:
+    event = envelope.payload.get("event", {})
+    return (event.get("channel"), event.get("ts")) == (message.channel.id, message.ts)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any, Literal
 
-from sandbox.slack.markup import Content, Names, pings, shown
+from sandbox.slack.markup import Content, pings, shown
 
 ChangeKind = Literal["posted", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
 
@@ -189,6 +189,11 @@ class Workspace:
         """All that was ever posted there, oldest first."""
         return list(self._messages[channel.id].values())
 
+    def latest(self, count: int) -> list[Message]:
+        """The newest messages of the whole workspace, oldest first."""
+        everything = (message for messages in self._messages.values() for message in messages.values())
+        return sorted(everything, key=lambda message: message.ts)[-count:]
+
     def thread(self, channel: Channel, thread_ts: str) -> list[Message]:
         """The thread's root and its replies, as far as they stand."""
         return [
@@ -251,6 +256,5 @@ class Workspace:
         return True
 
     def _version(self, content: Content) -> Version:
-        names: Names = {user.id: user.name for user in self.users.values()}
-        names = names | {channel.id: channel.name for channel in self.channels.values()}
+        names = {named.id: named.name for named in (*self.users.values(), *self.channels.values())}
         return Version(shown(content, names), pings(content, names), monotonic())

@@ -1,0 +1,121 @@
+"""The arguments of a call, as they may come: a query, a form or JSON; and the error that answers bad ones."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+
+class SlackError(Exception):
+    """A call that Slack refuses: `{"ok": false, "error": code}` and what else belongs to it.
+
+    Attributes:
+        messages: go to `response_metadata.messages`, as "[ERROR] ..." lines.
+        errors: go to `errors`, as for blocks.
+        more: further fields of the answer.
+    """
+
+    def __init__(
+        self, code: str, *, messages: list[str] | None = None, errors: list[str] | None = None, **more: str
+    ) -> None:
+        super().__init__(code)
+        self.code = code
+        self.messages = messages or [f"[ERROR] {line}" for line in errors or ()]
+        self.errors = errors
+        self.more = more
+
+    def body(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"ok": False, "error": self.code} | self.more
+        if self.errors:
+            body["errors"] = self.errors
+        if self.messages:
+            body["response_metadata"] = {"messages": self.messages}
+        return body
+
+
+async def read(request: web.Request) -> dict[str, Any]:
+    """What the request says, whichever way it says it.
+
+    Raises:
+        SlackError: `invalid_json` or `json_not_object`.
+    """
+    arguments: dict[str, Any] = dict(request.query)
+    if request.content_type == "application/json":
+        try:
+            body = json.loads(await request.text() or "{}")
+        except ValueError:
+            raise SlackError("invalid_json") from None
+        if not isinstance(body, dict):
+            raise SlackError("json_not_object")
+        return arguments | body
+    return arguments | dict(await request.post())
+
+
+class Arguments:
+    """Typed access to the arguments of one call.
+
+    Each getter raises `SlackError("invalid_arguments")` for a value of a wrong type, as Slack does.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def __contains__(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
+    def required(self, name: str) -> str:
+        if not (value := self.text(name)):
+            raise SlackError("invalid_arguments", messages=[f"[ERROR] missing required field: {name}"])
+        return value
+
+    def text(self, name: str) -> str:
+        """The text; empty when there is none."""
+        value = self._values.get(name)
+        if value is None:
+            return ""
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return str(value)
+        if not isinstance(value, str):
+            raise self._wrong(name, "must be a string")
+        return value
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        found = self.optional_flag(name)
+        return default if found is None else found
+
+    def optional_flag(self, name: str) -> bool | None:
+        value = self._values.get(name)
+        if value is None or isinstance(value, bool):
+            return value
+        known = {"true": True, "1": True, "false": False, "0": False}
+        if str(value).lower() not in known:
+            raise self._wrong(name, "must be a boolean")
+        return known[str(value).lower()]
+
+    def number(self, name: str, *, default: int, most: int) -> int:
+        try:
+            value = int(self._values.get(name) or default)
+        except (TypeError, ValueError):
+            raise self._wrong(name, "must be an integer") from None
+        if value < 1:
+            raise SlackError("invalid_limit")
+        return min(value, most)
+
+    def json(self, name: str, *, error: str) -> Any:
+        """A structure: as it is in a JSON body, as a string of JSON in a form; None when there is none.
+
+        Raises:
+            SlackError: with `error`, if it is no JSON.
+        """
+        value = self._values.get(name)
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value) if value else None
+        except ValueError:
+            raise SlackError(error) from None
+
+    @staticmethod
+    def _wrong(name: str, fault: str) -> SlackError:
+        return SlackError("invalid_arguments", messages=[f"[ERROR] {fault} [json-pointer:/{name}]"])

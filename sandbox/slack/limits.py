@@ -1,0 +1,121 @@
+"""How often and how much: Slack's published rate limits and sizes.
+
+Slack: docs.slack.dev/apis/web-api/rate-limits and the pages of the methods. The tiers are promised as "at least";
+the sandbox grants just that.
+"""
+
+import json
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from sandbox.slack.arguments import SlackError
+
+#: `chat.postMessage` cuts a longer text off; characters, like all sizes here.
+POSTED_TEXT = 40_000
+#: `chat.update` refuses a longer text with `msg_too_long`: not published, seen by many.
+UPDATED_TEXT = 4_000
+MARKDOWN_TEXT = 12_000
+BLOCKS = 50
+SECTION_TEXT = 3_000
+HEADER_TEXT = 150
+#: Of all `markdown` blocks of one message together.
+MARKDOWN_BLOCKS = 12_000
+#: Of all blocks of one message as JSON, with `msg_blocks_too_long`: not published, reported.
+BLOCKS_JSON = 13_200
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most `calls` in any `seconds`, for each workspace or for each channel in it."""
+
+    calls: int
+    seconds: float = 60
+    per_channel: bool = False
+
+
+TIER_1, TIER_2, TIER_3, TIER_4 = Rate(1), Rate(20), Rate(50), Rate(100)
+#: "Hundreds of requests per minute", as the pages of some methods have it.
+HUNDREDS = Rate(300)
+
+RATES: Mapping[str, Sequence[Rate]] = {
+    # Tier 1 on paper; a client that reconnects a few times in a minute is nevertheless served.
+    "apps.connections.open": [Rate(TIER_1.calls * 30)],
+    "auth.test": [HUNDREDS],
+    "chat.delete": [TIER_3],
+    "chat.getPermalink": [HUNDREDS],
+    "chat.postEphemeral": [TIER_4],
+    # One a second for each channel, short bursts allowed, and hundreds a minute in all.
+    "chat.postMessage": [Rate(5, 5, per_channel=True), HUNDREDS],
+    "chat.update": [TIER_3],
+    "conversations.history": [TIER_3],
+    "conversations.info": [TIER_3],
+    "conversations.list": [TIER_2],
+    "conversations.open": [TIER_3],
+    "conversations.replies": [TIER_3],
+    "reactions.add": [TIER_3],
+    "reactions.remove": [TIER_2],
+    "team.info": [TIER_3],
+    "users.info": [TIER_4],
+    "users.list": [TIER_2],
+}
+
+
+class RateLimits:
+    """Counts the calls of one app in one workspace; windows pass `speed` times as fast."""
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        self._calls: defaultdict[tuple[str, Rate, str], deque[float]] = defaultdict(deque)
+
+    def admit(self, method: str, channel: str) -> int | None:
+        """Count a call in, or say after how many (real, whole) seconds it may come again."""
+        now = monotonic()
+        windows = []
+        for rate in RATES.get(method, ()):
+            window = self._calls[method, rate, channel if rate.per_channel else ""]
+            span = rate.seconds / self._speed
+            while window and window[0] <= now - span:
+                window.popleft()
+            if len(window) >= rate.calls:
+                return max(1, math.ceil(window[0] + span - now))
+            windows.append(window)
+        for window in windows:
+            window.append(now)
+        return None
+
+
+def check_blocks(blocks: object) -> list[dict[str, Any]]:
+    """Return the blocks, if Slack would take them.
+
+    Raises:
+        SlackError: `invalid_blocks_format`, `invalid_blocks` or `msg_blocks_too_long`.
+    """
+    if not isinstance(blocks, list) or not all(isinstance(b, dict) and "type" in b for b in blocks):
+        raise SlackError("invalid_blocks_format")
+    if faults := list(_block_faults(blocks)):
+        raise SlackError("invalid_blocks", errors=faults)
+    if len(json.dumps(blocks, ensure_ascii=False, separators=(",", ":"))) > BLOCKS_JSON:
+        raise SlackError("msg_blocks_too_long")
+    return blocks
+
+
+def _block_faults(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if len(blocks) > BLOCKS:
+        yield f"no more than {BLOCKS} items allowed [json-pointer:/blocks]"
+    for index, block in enumerate(blocks):
+        most = {"section": SECTION_TEXT, "header": HEADER_TEXT}.get(block["type"])
+        if most is not None and len(_text(block)) > most:
+            yield f"must be less than {most + 1} characters [json-pointer:/blocks/{index}/text/text]"
+        if block["type"] == "section" and not _text(block) and not block.get("fields"):
+            yield f"missing required field: text [json-pointer:/blocks/{index}]"
+    if sum(len(str(b.get("text", ""))) for b in blocks if b["type"] == "markdown") > MARKDOWN_BLOCKS:
+        yield f"markdown blocks must be less than {MARKDOWN_BLOCKS + 1} characters [json-pointer:/blocks]"
+
+
+def _text(block: Mapping[str, Any]) -> str:
+    text = block.get("text")
+    return str(text.get("text", "")) if isinstance(text, Mapping) else ""
