@@ -32,6 +32,7 @@ class Terminal(App[None]):
     #notices.-none { display: none; }
     #places { width: 22; border: none; border-right: solid $primary-muted; padding: 0; height: 1fr; }
     #messages { height: 1fr; background: $background; padding: 0 1; }
+    #messages, #places { scrollbar-size-vertical: 1; }
     #messages > Row { background: $background; padding: 0 0 1 0; }
     #messages:focus > Row.-highlight { background: $primary-muted; color: $text; text-style: none; }
     #hint { height: auto; color: $text-muted; padding: 0 1; }
@@ -45,6 +46,7 @@ class Terminal(App[None]):
         Binding("ctrl+n", "next_place", "Next place", priority=True),
         Binding("ctrl+g", "direct", "DM", priority=True),
         Binding("ctrl+r", "next_speaker", "Speaker", priority=True),
+        Binding("up", "mark", "Mark a message", show=False),
         Binding("f1", "help", "Help", priority=True),
         Binding("ctrl+c,ctrl+d", "quit", "Quit", key_display="^c", priority=True),
     ]
@@ -151,6 +153,12 @@ class Terminal(App[None]):
         elif rows:
             self._open(rows[-1].message)
 
+    def action_mark(self) -> None:
+        """Go from the line up into the messages, to mark one of them."""
+        messages = self.query_one("#messages", ListView)
+        messages.focus()
+        messages.index = len(messages) - 1 if len(messages) else None
+
     def action_next_place(self) -> None:
         """Go on to the next place with something unread, else to the next one of the list."""
         places = self._places()
@@ -204,9 +212,7 @@ class Terminal(App[None]):
         state = ("● ", "green") if platform.connected else ("○ ", "red")
         connected = "connected" if platform.connected else "not connected yet"
         self.query_one("#top", Static).update(
-            Text.assemble(
-                (f"Parley sandbox: {platform.name}", "bold"), "   ", state, platform.bot, " ", connected
-            )
+            Text.assemble((f"Parley sandbox: {platform.name}", "bold"), "   ", state, platform.bot, " ", connected)
         )
 
     def _paint_places(self) -> None:
@@ -244,11 +250,7 @@ class Terminal(App[None]):
     def _paint_line(self) -> None:
         desk, home = self.desk, self.desk.home()
         line = self.query_one("#line", Input)
-        where = (
-            home.name
-            if desk.place.thread is None
-            else f"{home.name}, thread “{opening(desk.place.name, 24)}”"
-        )
+        where = home.name if desk.place.thread is None else f"{home.name}, thread “{opening(desk.place.name, 24)}”"
         line.border_title = f"{desk.speaker.name} → {where}"
         line.placeholder = self._what_to_type()
         told = self.query_one("#told", Static)
@@ -257,11 +259,10 @@ class Terminal(App[None]):
 
     def _what_to_type(self) -> str:
         bot = self._platform.bot
-        if self.desk.place.direct:
-            return f"Ask {bot} something and press Enter"
-        if self.desk.place.thread is None:
-            return f"@{bot} what can you do?"
-        return "Reply in the thread"
+        if self.desk.place.thread is not None:
+            new = "; Esc begins a new conversation" if self.desk.place.direct else ""
+            return f"Reply in this thread{new}"
+        return f"Ask {bot} something and press Enter" if self.desk.place.direct else f"@{bot} what can you do?"
 
     async def _paint_messages(self) -> None:
         desk = self.desk

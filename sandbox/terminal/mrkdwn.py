@@ -20,9 +20,7 @@ _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 
 def from_mrkdwn(text: str, name: Name) -> str:
     """What Slack makes of `text`; Markdown that mrkdwn does not know stays as it was typed."""
-    return "".join(
-        _code(piece) if index % 2 else _prose(piece, name) for index, piece in enumerate(_CODE.split(text))
-    )
+    return "".join(_code(piece) if index % 2 else _prose(piece, name) for index, piece in enumerate(_CODE.split(text)))
 
 
 def from_markdown(text: str, name: Name) -> str:

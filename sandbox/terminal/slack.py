@@ -3,11 +3,12 @@
 import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from html import escape
 
 from rich.emoji import Emoji
 
-from sandbox.slack import Channel, SlackSandbox
 from sandbox.slack import Message as SlackMessage
+from sandbox.slack import SlackSandbox
 from sandbox.slack.journal import Subscription
 from sandbox.terminal import mrkdwn
 from sandbox.terminal.view import Happening, Kind, Message, Person, Place, Reaction, RefusedError, opening
@@ -30,8 +31,6 @@ class SlackPlatform:
 
     def __init__(self, slack: SlackSandbox) -> None:
         self._slack = slack
-        self._users = {user.id: user for user in slack.people.values() if not user.is_bot}
-        self._names = {key: user.name for key, user in self._users.items()} | {slack.bot_user_id: self.bot}
 
     @property
     def connected(self) -> bool:
@@ -46,14 +45,14 @@ class SlackPlatform:
 
     @property
     def people(self) -> Sequence[Person]:
-        return [Person(user.id, user.name) for user in self._users.values()]
+        return [Person(user.id, user.name) for user in self._slack.people.values()]
 
     @property
     def channels(self) -> Sequence[Place]:
         return [Place(c.id, name=f"#{c.name}") for c in self._slack.channels.values() if not c.is_dm]
 
     def direct(self, person: Person) -> Place:
-        channel = self._slack.open_dm(self._users[person.id])
+        channel = self._slack.open_dm(person.id)
         return Place(channel.id, name=f"@{self.bot}", direct=True)
 
     def threads(self, person: Person) -> Sequence[Place]:
@@ -73,9 +72,9 @@ class SlackPlatform:
 
     async def say(self, person: Person, place: Place, text: str) -> Message:
         said = await self._slack.say(
-            self._users[person.id],
-            self._channel(place),
-            self._mentioning(text),
+            person.id,
+            place.channel,
+            self._written(text),
             thread_ts=place.thread,
         )
         return self._message(said)
@@ -84,7 +83,7 @@ class SlackPlatform:
         if place.thread is not None:
             # Slack: slash commands cannot be used in threads; these are its words.
             raise RefusedError(f"/{name} is not supported in threads. Sorry!")
-        await self._slack.command(self._users[person.id], self._channel(place), f"/{name}", text)
+        await self._slack.command(person.id, place.channel, f"/{name}", text)
 
     def changes(self) -> AsyncGenerator[Happening, None]:
         return self._happenings(self._slack.changes())
@@ -94,22 +93,22 @@ class SlackPlatform:
             async for change in changes:
                 yield Happening(_KINDS[change.kind], self._message(change.message))
 
-    def _channel(self, place: Place) -> Channel:
-        known = (*self._slack.channels.values(), *map(self._slack.open_dm, self._users.values()))
-        return next(channel for channel in known if channel.id == place.channel)
+    @property
+    def _names(self) -> dict[str, str]:
+        people = {user.id: user.name for user in self._slack.people.values()}
+        return people | {self._slack.bot_user_id: self.bot, "USLACKBOT": "Slackbot"}
 
-    def _mentioning(self, text: str) -> str:
+    def _written(self, text: str) -> str:
         """What Slack's own input line makes of it: names with an at sign become mentions."""
+        text = escape(text, quote=False)
         for key, name in self._names.items():
-            text = re.sub(rf"(?i)(?<![\w<])@{re.escape(name)}(?!\w)", f"<@{key}>", text)
+            text = re.sub(rf"(?i)(?<![\w@])@{re.escape(name)}(?!\w)", f"<@{key}>", text)
         return text
 
     def _seen(self, place: Place, person: Person) -> list[Message]:
         """All that stands in the channel, in or out of threads, as far as the person sees it."""
         found = [
-            message
-            for message in self._slack.messages(self._channel(place))
-            if not message.deleted and message.ephemeral_to in (None, person.id)
+            message for message in self._slack.messages(place.channel) if message.ephemeral_to in (None, person.id)
         ]
         replies: dict[str, list[SlackMessage]] = {}
         for message in found:
@@ -124,7 +123,7 @@ class SlackPlatform:
             id=message.ts,
             channel=message.channel.id,
             author=author,
-            by_bot=message.bot_id is not None,
+            by_bot=message.bot_id == self._slack.bot_id,
             sent_at=float(message.ts),
             text=self._text(message),
             plain=message.text,

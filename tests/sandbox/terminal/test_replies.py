@@ -1,0 +1,104 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from sandbox.terminal.replies import Pace, Replies
+from sandbox.terminal.view import Happening, Kind, Message
+
+QUICK = Pace(quiet=0.05, longest_quiet=0.2, patience=0.3, limit=5)
+
+
+def message(key: str, text: str, *, bot: bool = False, thread: str | None = None) -> Message:
+    author = "parley" if bot else "ada"
+    return Message(key, "C1", author, bot, float(key), text, text, thread=thread)
+
+
+def grown(placeholder: Message, text: str) -> Happening:
+    return Happening(Kind.UPDATED, replace(placeholder, text=text, plain=text, revision=1))
+
+
+@pytest.fixture
+def replies() -> Replies:
+    return Replies(QUICK)
+
+
+async def test_with_nothing_asked_it_is_settled_after_a_quiet_moment(replies: Replies) -> None:
+    assert await replies.settled()
+
+
+async def test_a_question_without_an_answer_is_in_flight_until_patience_ends(replies: Replies) -> None:
+    replies.ask(message("1", "hello"), addressed=True)
+    assert replies.in_flight
+    assert not await replies.settled()
+
+
+async def test_what_was_not_said_to_the_bot_needs_no_answer(replies: Replies) -> None:
+    replies.ask(message("1", "hello"), addressed=False)
+    assert not replies.in_flight
+
+
+async def test_a_placeholder_is_in_flight_until_it_is_replaced(replies: Replies) -> None:
+    replies.ask(message("1", "hello"), addressed=True)
+    placeholder = message("2", "Thinking", bot=True, thread="1")
+    replies.note(Happening(Kind.POSTED, placeholder))
+    assert replies.in_flight
+    replies.note(grown(placeholder, "Hello"))
+    assert not replies.in_flight
+
+
+async def test_an_answer_that_came_before_the_question_was_noted_counts(replies: Replies) -> None:
+    placeholder = message("2", "Thinking", bot=True, thread="1")
+    replies.note(Happening(Kind.POSTED, placeholder))
+    replies.note(grown(placeholder, "Hello"))
+    replies.ask(message("1", "hello"), addressed=True)
+    assert not replies.in_flight
+
+
+async def test_an_older_answer_does_not_count(replies: Replies) -> None:
+    placeholder = message("2", "Thinking", bot=True, thread="1")
+    replies.note(Happening(Kind.POSTED, placeholder))
+    replies.note(grown(placeholder, "Hello"))
+    replies.ask(message("3", "and now?", thread="1"), addressed=True)
+    assert replies.in_flight
+
+
+async def test_an_answer_elsewhere_does_not_count(replies: Replies) -> None:
+    replies.ask(message("1", "hello", thread="0"), addressed=True)
+    placeholder = message("2", "Thinking", bot=True, thread="1")
+    replies.note(Happening(Kind.POSTED, placeholder))
+    replies.note(grown(placeholder, "Hello"))
+    assert replies.in_flight
+
+
+async def test_the_words_of_a_placeholder_are_known_once_they_were_replaced(replies: Replies) -> None:
+    first = message("2", "Thinking", bot=True, thread="1")
+    replies.note(Happening(Kind.POSTED, first))
+    replies.note(grown(first, "Hello"))
+    replies.note(Happening(Kind.POSTED, message("3", "the rest of the answer", bot=True, thread="1")))
+    assert not replies.in_flight
+    replies.note(Happening(Kind.POSTED, message("4", "Thinking", bot=True, thread="1")))
+    assert replies.in_flight
+
+
+async def test_an_ephemeral_answer_is_complete(replies: Replies) -> None:
+    replies.ask(message("1", "hello"), addressed=True)
+    refusal = replace(message("2", "not here", bot=True), only_for="U1")
+    replies.note(Happening(Kind.POSTED, refusal))
+    assert not replies.in_flight
+
+
+async def test_a_reply_that_grows_slowly_is_waited_for(replies: Replies) -> None:
+    replies.ask(message("1", "hello"), addressed=True)
+    reply = message("2", "Thinking", bot=True, thread="1")
+    replies.note(Happening(Kind.POSTED, reply))
+
+    async def grow() -> None:
+        for words in range(1, 6):
+            await asyncio.sleep(0.04)
+            replies.note(grown(reply, "word " * words))
+
+    async with asyncio.TaskGroup() as group:
+        growing = group.create_task(grow())
+        assert await replies.settled()
+        assert growing.done()
