@@ -2,10 +2,10 @@
 
 import base64
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from core.models.provider import Media, Message, Request, Text, ToolResult, ToolSpec
+from core.models.provider import Media, Message, Part, Request, Text, ToolResult, ToolSpec
 from core.models.schemas import answer_schema
 
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
@@ -66,41 +66,48 @@ def _message(message: Message) -> Iterable[dict[str, Any]]:
         if message.text or calls:  # an answer of thoughts alone cannot be given back
             said: dict[str, Any] = {"role": "assistant", "content": message.text or None}
             yield {**said, "tool_calls": calls} if calls else said
-    elif all(isinstance(part, Text) for part in message.parts):
-        yield {"role": message.role, "content": message.text}
+    elif any(isinstance(part, Media) for part in message.parts):
+        yield {"role": message.role, "content": list(_content(message.parts))}
     else:
-        yield {"role": message.role, "content": [_content(part) for part in message.parts]}
+        yield {"role": message.role, "content": message.text}
 
 
 def _results(results: Sequence[ToolResult]) -> Iterable[dict[str, Any]]:
     """OpenAI: a tool message is text; what a tool shows comes behind, as if the user had shown it."""
     for result in results:
         yield {"role": "tool", "tool_call_id": result.id, "content": _json(result.result)}
-    if media := [_content(item) for result in results for item in result.media]:
-        yield {"role": "user", "content": media}
+    if media := [item for result in results for item in result.media]:
+        yield {"role": "user", "content": list(_content(media))}
 
 
-def _content(part: object) -> dict[str, Any]:
-    match part:
-        case Text(text):
-            return {"type": "text", "text": text}
-        case Media(mime_type, bytes(data)) if mime_type.startswith("text/"):
-            return {"type": "text", "text": data.decode("utf-8", "replace").replace("\0", "")}
-        case Media(mime_type, bytes(data)) if mime_type in _AUDIO:
-            encoded = base64.b64encode(data).decode()
-            return {"type": "input_audio", "input_audio": {"data": encoded, "format": _AUDIO[mime_type]}}
-        case Media(mime_type, bytes(data)):
-            url = f"data:{mime_type};base64,{base64.b64encode(data).decode()}"
-            if mime_type.startswith("image/"):
-                return {"type": "image_url", "image_url": {"url": url}}
-            return {"type": "file", "file": {"filename": "attachment", "file_data": url}}
-        case Media(mime_type, _, str(uri)) if mime_type.startswith("image/") and uri.startswith("http"):
+def _content(parts: Iterable[Part]) -> Iterable[dict[str, Any]]:
+    for part in parts:
+        if isinstance(part, Text):
+            yield _text(part.text)
+        elif isinstance(part, Media):
+            yield _media(part)
+
+
+def _media(media: Media) -> dict[str, Any]:
+    kind, uri = media.mime_type, media.uri or ""
+    if media.data is None:
+        if kind.startswith("image/") and uri.startswith("http"):
             return {"type": "image_url", "image_url": {"url": uri}}
-        case Media(mime_type, _, uri):
-            return {"type": "text", "text": f"[attachment: {mime_type} {uri or ''}]"}
-        case _:
-            raise TypeError(f"{type(part).__name__} is no part of a user's message")
+        return _text(f"[attachment: {kind} {uri}]")
+    if kind.startswith("text/"):
+        return _text(media.data.decode("utf-8", "replace").replace("\0", ""))
+    encoded = base64.b64encode(media.data).decode()
+    if kind in _AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": encoded, "format": _AUDIO[kind]}}
+    url = f"data:{kind};base64,{encoded}"
+    if kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": "attachment", "file_data": url}}
 
 
-def _json(value: Any) -> str:
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), ensure_ascii=False)

@@ -9,11 +9,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from email.utils import parsedate_to_datetime
 from time import time
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import openai
 from google.genai import types
-from openai.types.chat import ChatCompletionChunk
 from openai.types.completion_usage import CompletionUsage
 
 from core.errors import (
@@ -130,13 +129,17 @@ class OpenAIProvider:
             case openai.APIConnectionError():
                 return ProviderUnavailableError(f"{self.name} cannot be reached ({type(error).__name__})")
             case openai.APIError():
-                if error.code == "rate_limit_exceeded" or str(error.code) == "429":
-                    return ProviderLimitError(f"{self.name} takes no more requests for now")
-                return ProviderUnavailableError(f"{self.name} broke off with an error")
+                return self._stream_named(error)
             case json.JSONDecodeError():
                 return ProviderUnavailableError(f"{self.name} answered with what is not JSON")
             case _:
                 return ProviderRequestError(f"{self.name} cannot be asked this ({type(error).__name__})")
+
+    def _stream_named(self, error: openai.APIError) -> ProviderError:
+        """An error that came within a stream: it has no status, at most a code."""
+        if str(error.code) in ("rate_limit_exceeded", "429"):
+            return ProviderLimitError(f"{self.name} takes no more requests for now")
+        return ProviderUnavailableError(f"{self.name} broke off with an error")
 
     def _status_named(self, error: openai.APIStatusError, model: str) -> ProviderError:
         match error.code:

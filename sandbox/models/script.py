@@ -171,7 +171,7 @@ class Player:
             turn = Fail(400, "the script has no turn for this request")
         if isinstance(turn, str):
             return (Say(turn),)
-        return turn if isinstance(turn, Sequence) else (turn,)
+        return (turn,) if isinstance(turn, Step) else turn
 
 
 def split(text: str, pieces: int) -> list[str]:
