@@ -1,0 +1,53 @@
+"""Slack's real client libraries, pointed at a sandbox."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
+from slack_bolt.async_app import AsyncApp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from sandbox.slack import SlackSandbox
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackSandbox]:
+    async with SlackSandbox() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+async def fast() -> AsyncIterator[SlackSandbox]:
+    """The same, its clock running 20 times as fast: an acknowledgement is due after 150 ms."""
+    async with SlackSandbox(speed=20) as sandbox:
+        yield sandbox
+
+
+Connect = Callable[[SlackSandbox, AsyncApp], Awaitable[AsyncSocketModeHandler]]
+
+
+def client_of(sandbox: SlackSandbox, **options: Any) -> AsyncWebClient:
+    return AsyncWebClient(token=sandbox.bot_token, base_url=sandbox.api_url, **options)
+
+
+@pytest.fixture
+def client(slack: SlackSandbox) -> AsyncWebClient:
+    return client_of(slack)
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """Connects an app's Socket Mode handler to a sandbox, and closes it at the end."""
+    handlers: list[AsyncSocketModeHandler] = []
+
+    async def connected(sandbox: SlackSandbox, app: AsyncApp) -> AsyncSocketModeHandler:
+        handler = AsyncSocketModeHandler(app, sandbox.app_token, ping_interval=0.2)
+        handlers.append(handler)
+        await handler.connect_async()  # type: ignore[no-untyped-call]  # bolt leaves it so
+        await sandbox.wait_connected()
+        return handler
+
+    yield connected
+    for handler in handlers:
+        await handler.close_async()  # type: ignore[no-untyped-call]  # bolt leaves it so

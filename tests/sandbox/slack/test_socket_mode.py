@@ -1,0 +1,265 @@
+"""Bolt, connected to the sandbox as it would be to Slack."""
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+import aiohttp
+import pytest
+from slack_bolt.async_app import AsyncApp
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from sandbox.slack import SlackSandbox
+from tests.sandbox.slack.conftest import Connect, client_of
+
+
+def app_of(sandbox: SlackSandbox) -> AsyncApp:
+    return AsyncApp(client=client_of(sandbox))
+
+
+class Heard:
+    """What an app's listeners were called with."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self._more = asyncio.Event()
+
+    async def hear(self, body: dict[str, Any]) -> None:
+        self.bodies.append(body)
+        self._more.set()
+
+    async def all(self, count: int) -> list[dict[str, Any]]:
+        """Bolt acknowledges before it calls the listener: so an acknowledgement is too early to look."""
+        async with asyncio.timeout(10):
+            while len(self.bodies) < count:
+                self._more.clear()
+                await self._more.wait()
+        return self.bodies
+
+
+def listening(sandbox: SlackSandbox) -> tuple[AsyncApp, Heard]:
+    """An app that does nothing but hear."""
+    app, heard = app_of(sandbox), Heard()
+    for kind in ("message", "app_mention"):
+        app.event(kind)(heard.hear)
+    return app, heard
+
+
+async def test_a_mention_is_answered_with_a_placeholder_that_becomes_the_answer(
+    slack: SlackSandbox, connect: Connect
+) -> None:
+    app = app_of(slack)
+
+    @app.event("app_mention")
+    async def answer(event: dict[str, Any], client: AsyncWebClient) -> None:
+        posted = await client.chat_postMessage(channel=event["channel"], thread_ts=event["ts"], text="…")
+        await client.chat_update(channel=event["channel"], ts=posted["ts"], text="It is 42.")
+
+    @app.event("message")
+    async def ignore() -> None: ...
+
+    await connect(slack, app)
+    question = await slack.say("ada", "general", f"<@{slack.bot_user_id}> what is it?")
+
+    def answered() -> bool:
+        return [m.text for m in slack.messages("general", thread_ts=question.ts)] == [
+            "@parley what is it?",
+            "It is 42.",
+        ]
+
+    await slack.wait_for(answered)
+    _, reply = slack.messages("general")
+    assert [version.text for version in reply.versions] == ["…", "It is 42."]
+    assert reply.edited
+    assert reply.bot_id == slack.bot_id
+    await slack.wait_for(lambda: all(e.acknowledged_at for e in slack.envelopes))
+    told = [e.payload["event"] for e in slack.envelopes]
+    assert [(e["type"], e.get("subtype")) for e in told] == [
+        ("message", None),
+        ("app_mention", None),
+        ("message", None),
+        ("message", "message_changed"),
+    ]
+    assert told[0]["ts"] == told[1]["ts"]
+    assert slack.envelopes[0].payload["event_id"] != slack.envelopes[1].payload["event_id"]
+    assert told[2]["bot_id"] == slack.bot_id
+    assert told[3]["previous_message"]["text"] == "…"
+
+
+async def test_an_event_that_is_acknowledged_too_late_comes_again(fast: SlackSandbox, connect: Connect) -> None:
+    app, heard = listening(fast)
+    late = asyncio.Event()
+
+    handler = await connect(fast, app)
+    handle = handler.handle
+
+    async def slowly(client: Any, request: Any) -> None:
+        if not request.retry_attempt:
+            await late.wait()
+        await handle(client, request)
+
+    handler.client.socket_mode_request_listeners[:] = [slowly]
+    await fast.say("ada", "general", "hello")
+    await fast.wait_for(lambda: any(e.attempt == 1 and e.acknowledged_at for e in fast.envelopes))
+    late.set()
+    await heard.all(2)
+    first, second = fast.envelopes
+    assert (first.id, first.payload) == (second.id, second.payload)
+    assert (second.attempt, second.reason) == (1, "timeout")
+    assert second.sent_at - first.sent_at >= 0.14
+    assert heard.bodies[0]["event_id"] == heard.bodies[1]["event_id"]
+
+
+async def test_an_event_that_nobody_acknowledges_is_sent_four_times_and_then_no_more(connect: Connect) -> None:
+    async with SlackSandbox(speed=1000) as slack:
+        handler = await connect(slack, app_of(slack))
+
+        async def deaf(client: Any, request: Any) -> None: ...
+
+        handler.client.socket_mode_request_listeners[:] = [deaf]
+        await slack.say("ada", "general", "hello")
+        await slack.wait_for(lambda: len(slack.envelopes) == 4)
+        with pytest.raises(TimeoutError, match="4 envelopes"):
+            await slack.wait_for(lambda: len(slack.envelopes) > 4, timeout=0.1)
+        assert [envelope.attempt for envelope in slack.envelopes] == [0, 1, 2, 3]
+
+
+async def test_what_is_said_while_nobody_is_connected_arrives_with_the_next_connection(
+    slack: SlackSandbox, connect: Connect
+) -> None:
+    app, heard = listening(slack)
+    await slack.say("ada", "general", "first")
+    await slack.say("ada", "general", "second")
+    assert not slack.envelopes
+    await connect(slack, app)
+    await heard.all(2)
+    assert [body["event"]["text"] for body in heard.bodies] == ["first", "second"]
+
+
+async def test_a_client_comes_back_after_its_socket_was_cut_and_hears_what_it_missed(
+    slack: SlackSandbox, connect: Connect
+) -> None:
+    app, heard = listening(slack)
+    await connect(slack, app)
+    await slack.drop_sockets()
+    assert slack.connected == 0
+    await slack.say("ada", "general", "still there?")
+    await slack.wait_connected()
+    await heard.all(1)
+    assert heard.bodies[0]["event"]["text"] == "still there?"
+
+
+async def test_what_a_dead_socket_had_not_acknowledged_goes_to_the_next_one(
+    slack: SlackSandbox, connect: Connect
+) -> None:
+    app, heard = listening(slack)
+    handler = await connect(slack, app)
+    handled, arrived = handler.client.socket_mode_request_listeners[:], asyncio.Event()
+
+    async def deaf(client: Any, request: Any) -> None:
+        arrived.set()
+
+    handler.client.socket_mode_request_listeners[:] = [deaf]
+    await slack.say("ada", "general", "hello")
+    await asyncio.wait_for(arrived.wait(), 5)
+    handler.client.socket_mode_request_listeners[:] = handled
+    await slack.drop_sockets()
+    await heard.all(1)
+    assert [envelope.attempt for envelope in slack.envelopes] == [0, 1]
+
+
+async def test_a_client_follows_the_request_to_connect_anew(slack: SlackSandbox, connect: Connect) -> None:
+    app, heard = listening(slack)
+    await connect(slack, app)
+    await slack.refresh_sockets()
+    await slack.wait_connected()
+    await slack.say("ada", "general", "hello")
+    await heard.all(1)
+    assert len([call for call in slack.calls if call.method == "apps.connections.open"]) == 2
+
+
+async def test_a_socket_that_does_not_follow_is_closed(fast: SlackSandbox) -> None:
+    url = (await client_of(fast).apps_connections_open(app_token=fast.app_token))["url"]
+    async with aiohttp.ClientSession() as session, session.ws_connect(url) as ws:
+        hello = await ws.receive_json()
+        assert hello["type"] == "hello"
+        assert hello["num_connections"] == 1
+        assert hello["connection_info"] == {"app_id": fast.app_id}
+        assert hello["debug_info"]["approximate_connection_time"] > 0
+        await fast.refresh_sockets("warning")
+        assert (await ws.receive_json())["reason"] == "warning"
+        assert fast.connected == 0
+        assert (await ws.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+
+
+async def test_a_ticket_is_good_for_one_handshake(slack: SlackSandbox) -> None:
+    url = (await client_of(slack).apps_connections_open(app_token=slack.app_token))["url"]
+    async with aiohttp.ClientSession() as session:
+        async with session.ws_connect(url) as ws:
+            await ws.receive_json()
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await session.ws_connect(url)
+
+
+async def test_a_refused_handshake_uses_its_ticket_up(slack: SlackSandbox) -> None:
+    slack.faults.refuse_handshakes(1)
+    url = (await client_of(slack).apps_connections_open(app_token=slack.app_token))["url"]
+    async with aiohttp.ClientSession() as session:
+        for status in (500, 408):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await session.ws_connect(url)
+            assert refused.value.status == status
+
+
+async def test_each_envelope_goes_to_one_socket(slack: SlackSandbox) -> None:
+    urls = [(await client_of(slack).apps_connections_open(app_token=slack.app_token))["url"] for _ in range(2)]
+    async with aiohttp.ClientSession() as session:
+        sockets = [await session.ws_connect(url) for url in urls]
+        assert [(await ws.receive_json())["num_connections"] for ws in sockets] == [1, 2]
+        for n in range(20):
+            await slack.say("ada", "general", str(n))
+        await slack.wait_for(lambda: len(slack.envelopes) == 20)
+        await slack.drop_sockets()
+        got = [[f.data async for f in ws if f.type is aiohttp.WSMsgType.TEXT] for ws in sockets]
+    assert all(got)
+    assert sum(map(len, got)) == 20
+
+
+async def test_a_message_may_be_delivered_again_by_request(slack: SlackSandbox, connect: Connect) -> None:
+    app, heard = listening(slack)
+    await connect(slack, app)
+    message = await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
+    await heard.all(2)
+    await slack.redeliver(message)
+    await heard.all(4)
+    assert sorted(body["event_id"] for body in heard.bodies[:2]) == sorted(
+        body["event_id"] for body in heard.bodies[2:]
+    )
+    assert [envelope.attempt for envelope in slack.envelopes] == [0, 0, 1, 1]
+
+
+async def test_a_subscription_without_its_scope_is_silent(slack: SlackSandbox, connect: Connect) -> None:
+    app, heard = listening(slack)
+    slack.scopes.discard("channels:history")
+    await connect(slack, app)
+    await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
+    await heard.all(1)
+    assert [e.payload["event"]["type"] for e in slack.envelopes] == ["app_mention"]
+
+
+async def test_latency_holds_up_the_envelopes(slack: SlackSandbox, connect: Connect) -> None:
+    app, heard = listening(slack)
+    await connect(slack, app)
+    slack.faults.slow(0.2)
+    before = monotonic()
+    await slack.say("ada", "general", "hello")
+    await heard.all(1)
+    assert slack.envelopes[0].sent_at - before >= 0.2
+
+
+async def test_a_wrong_token_opens_no_connection(slack: SlackSandbox) -> None:
+    for token, error in (("xapp-wrong", "invalid_auth"), (slack.bot_token, "not_allowed_token_type")):
+        with pytest.raises(SlackApiError) as refused:
+            await client_of(slack).apps_connections_open(app_token=token)
+        assert refused.value.response["error"] == error
