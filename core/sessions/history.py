@@ -1,0 +1,219 @@
+"""What of a conversation is sent to the model: as much as fits, and nothing that a model would refuse."""
+
+import logging
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from google.adk.events.event import Event
+from google.genai import types
+
+from core.sessions.record import CallIds, role_of
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_BUDGET = 32_000
+TURNS = 20
+
+INTERRUPTED = "interrupted, may have taken effect"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A stored event and the tokens that it costs."""
+
+    event: Event
+    tokens: int
+
+
+def is_user_message(event: Event) -> bool:
+    """Whether a person said it, and not a tool or a button in his name: where a turn begins."""
+    return role_of(event) == "user"
+
+
+def token_budget_truncate(
+    entries: Sequence[Entry], budget: int | None = None, *, turns: int = TURNS, label: str = "a session"
+) -> list[Entry]:
+    """The newest entries that fit into `budget` tokens (None or 0: 32,000) and into `turns` turns.
+
+    When all fit, nothing is changed. When something is cut, that is logged, and what is left begins with a
+    user's message, never with a tool's answer. Kept whatever the budget: the newest user's message, calls
+    that wait for their answers (with the message that led to them), and compactions.
+    """
+    budget = budget or DEFAULT_BUDGET
+    newest = max((i for i, entry in enumerate(entries) if is_user_message(entry.event)), default=None)
+    kept = _untouchable(entries) | ({newest} if newest is not None else set())
+    start = _start_of_fitting(entries, budget - sum(entries[i].tokens for i in kept), turns, kept)
+    if start == 0:
+        return list(entries)
+    kept.update(range(_safe_start(entries, start), len(entries)))
+    kept |= _with_calls(entries, kept)
+    logger.warning("the history of %s is cut to its newest %d events", label, len(kept))
+    return [entries[i] for i in sorted(kept)]
+
+
+def _start_of_fitting(entries: Sequence[Entry], left: int, turns: int, free: set[int]) -> int:
+    begun = 0
+    for i in range(len(entries) - 1, -1, -1):
+        left -= 0 if i in free else entries[i].tokens
+        if left < 0 and i not in free:
+            return i + 1
+        if is_user_message(entries[i].event):
+            begun += 1
+            if begun == turns:
+                return i
+    return 0
+
+
+def _safe_start(entries: Sequence[Entry], start: int) -> int:
+    """The first place from `start` on where a history may begin."""
+    for i in range(start, len(entries)):
+        if is_user_message(entries[i].event):
+            return i
+    answered = {id_ for entry in entries[start:] for id_ in _response_ids(entry.event)}
+    for i in range(start, len(entries)):
+        calls = _call_ids(entries[i].event)
+        if role_of(entries[i].event) != "tool" and all(id_ in answered for id_ in calls):
+            return i
+    return len(entries)
+
+
+def _untouchable(entries: Sequence[Entry]) -> set[int]:
+    """Compactions, and calls that wait for their answers with all that belongs to them."""
+    kept: set[int] = set()
+    answered: set[str] = set()
+    spoken = False
+    for i in range(len(entries) - 1, -1, -1):
+        event = entries[i].event
+        pending = set(_call_ids(event)) - answered
+        waits = pending & (event.long_running_tool_ids or set()) if spoken else pending
+        if waits:
+            kept |= _story_of(entries, i)
+        elif event.actions.compaction is not None:
+            kept.add(i)
+        answered |= set(_response_ids(event))
+        answered -= set(_call_ids(event))
+        spoken = spoken or role_of(event) in ("user", "assistant")
+    return kept
+
+
+def _with_calls(entries: Sequence[Entry], kept: set[int]) -> set[int]:
+    """The calls of kept answers, where those came in a later turn: a decided approval, a long-running result."""
+    asked = {id_ for i in kept for id_ in _call_ids(entries[i].event)}
+    missing = {id_ for i in kept for id_ in _response_ids(entries[i].event)} - asked
+    stories = (
+        _story_of(entries, i)
+        for i, entry in enumerate(entries)
+        if i not in kept and missing & set(_call_ids(entry.event)) and entry.event.long_running_tool_ids
+    )
+    return set().union(*stories)
+
+
+def _story_of(entries: Sequence[Entry], index: int) -> set[int]:
+    """A call, the call whose approval it asks for, their answers, and the user's message that led to them."""
+    calls = [index]
+    for call in entries[index].event.get_function_calls():
+        original = ((call.args or {}).get("originalFunctionCall") or {}).get("id")
+        calls += [i for i in range(index) if original in _call_ids(entries[i].event)][-1:] if original else []
+    ids = {id_ for i in calls for id_ in _call_ids(entries[i].event)}
+    answers = [i for i in range(min(calls), len(entries)) if ids & set(_response_ids(entries[i].event))]
+    said = [i for i in range(min(calls)) if is_user_message(entries[i].event)]
+    return {*calls, *answers, *said[-1:]}
+
+
+def sendable(events: Sequence[Event]) -> list[Event]:
+    """A history in which every call has its answer, no answer lacks its call, and no id means two calls.
+
+    A call that was never answered and is followed by other messages is answered with `INTERRUPTED`. What may
+    still be answered stays as it is: a long-running call, and the calls of the last message.
+    """
+    paired = list(_paired(events))
+    answered = {id_ for event in paired for id_ in _response_ids(event)}
+    last_words = max((i for i, event in enumerate(paired) if role_of(event) in ("user", "assistant")), default=-1)
+    whole: list[Event] = []
+    due: list[Event] = []
+    for i, event in enumerate(paired):
+        if role_of(event) in ("user", "assistant"):
+            whole += due
+            due = []
+        whole.append(event)
+        open_ids = set(_call_ids(event)) - answered - (event.long_running_tool_ids or set())
+        if open_ids and i < last_words:
+            due.append(_interrupted(event, open_ids))
+    return whole
+
+
+def _interrupted(event: Event, ids: set[str]) -> Event:
+    calls = [call for call in event.get_function_calls() if call.id in ids]
+    parts = [
+        types.Part(
+            function_response=types.FunctionResponse(id=call.id, name=call.name, response={"error": INTERRUPTED})
+        )
+        for call in calls
+    ]
+    return Event(
+        author=event.author,
+        invocation_id=event.invocation_id,
+        branch=event.branch,
+        isolation_scope=event.isolation_scope,
+        timestamp=event.timestamp,
+        content=types.Content(role="user", parts=parts),
+    )
+
+
+def _paired(events: Sequence[Event]) -> Iterator[Event]:
+    """The events with one id a call, the same in its answers, and without answers that lack their call."""
+    ids = CallIds()
+    waiting: defaultdict[str, deque[str]] = defaultdict(deque)  # the ids given, by the id or name that came
+    latest: dict[str, str] = {}
+    for event in events:
+        if event.content is None or not (event.get_function_calls() or event.get_function_responses()):
+            yield event
+            continue
+        renamed: dict[str, str] = {}
+        parts: list[types.Part] = []
+        for part in event.content.parts or ():
+            if call := part.function_call:
+                id_ = ids.take(call.id, call.name)
+                key = call.id or f"name:{call.name}"
+                renamed[key] = latest[key] = id_
+                waiting[key].append(id_)
+                parts.append(_with_call(part, call, id_, latest))
+            elif answer := part.function_response:
+                key = answer.id or f"name:{answer.name}"
+                if key in latest:
+                    id_ = waiting[key].popleft() if waiting[key] else latest[key]
+                    update = {"function_response": answer.model_copy(update={"id": id_})}
+                    parts.append(part if id_ == answer.id else part.model_copy(update=update))
+            else:
+                parts.append(part)
+        if parts:
+            yield _with_parts(event, parts, renamed)
+
+
+def _with_call(part: types.Part, call: types.FunctionCall, id_: str, latest: dict[str, str]) -> types.Part:
+    update: dict[str, object] = {} if id_ == call.id else {"id": id_}
+    original = (call.args or {}).get("originalFunctionCall")
+    if isinstance(original, dict) and latest.get(original.get("id", "")) not in (None, original.get("id")):
+        original = {**original, "id": latest[original["id"]]}
+        update["args"] = {**(call.args or {}), "originalFunctionCall": original}
+    return part.model_copy(update={"function_call": call.model_copy(update=update)}) if update else part
+
+
+def _with_parts(event: Event, parts: list[types.Part], renamed: dict[str, str]) -> Event:
+    content = event.content
+    assert content is not None
+    if list(map(id, parts)) == list(map(id, content.parts or ())):
+        return event
+    update: dict[str, object] = {"content": content.model_copy(update={"parts": parts})}
+    if event.long_running_tool_ids:
+        update["long_running_tool_ids"] = {renamed.get(id_, id_) for id_ in event.long_running_tool_ids}
+    return event.model_copy(update=update)
+
+
+def _call_ids(event: Event) -> list[str]:
+    return [call.id or f"name:{call.name}" for call in event.get_function_calls()]
+
+
+def _response_ids(event: Event) -> list[str]:
+    return [answer.id or f"name:{answer.name}" for answer in event.get_function_responses()]

@@ -1,0 +1,56 @@
+"""ADK's state by scope: what the app, the user and the session know."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from google.adk.sessions import State
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.sessions.record import jsonable
+from core.store.schema import state
+from core.store.upsert import insert_or_update
+
+_PREFIXES = {"app": State.APP_PREFIX, "user": State.USER_PREFIX, "session": ""}
+
+
+def owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
+    """Whose state each scope is, for one session."""
+    return {"app": app, "user": json.dumps([app, user_id]), "session": session_id}
+
+
+async def write(connection: AsyncConnection, of: Mapping[str, str], delta: Mapping[str, Any]) -> None:
+    """Update the state by `delta`, whose keys carry ADK's prefixes; what is `temp:` is not kept."""
+    rows = []
+    for key, value in jsonable(dict(delta)).items():
+        scope = next(scope for scope, prefix in _PREFIXES.items() if key.startswith(prefix))
+        if not key.startswith(State.TEMP_PREFIX):
+            rows.append({"scope": scope, "owner": of[scope], "key": key.removeprefix(_PREFIXES[scope]), "value": value})
+    await insert_or_update(connection, state, *rows)
+
+
+async def read(connection: AsyncConnection, of: Mapping[str, str]) -> dict[str, Any]:
+    """The state of these owners merged, its keys with ADK's prefixes."""
+    merged: dict[str, Any] = {}
+    for owned in (await read_all(connection, of.items())).values():
+        merged |= owned
+    return merged
+
+
+async def read_all(
+    connection: AsyncConnection, of: Iterable[tuple[str, str]]
+) -> defaultdict[tuple[str, str], dict[str, Any]]:
+    """The state of each scope and owner, its keys with ADK's prefixes."""
+    found: defaultdict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
+    by_scope: defaultdict[str, list[str]] = defaultdict(list)
+    for scope, owner in of:
+        by_scope[scope].append(owner)
+    wanted = sa.or_(
+        sa.false(), *(sa.and_(state.c.scope == scope, state.c.owner.in_(own)) for scope, own in by_scope.items())
+    )
+    query = sa.select(state.c.scope, state.c.owner, state.c.key, state.c.value).where(wanted)
+    for scope, owner, key, value in await connection.execute(query):
+        found[scope, owner][_PREFIXES[scope] + key] = value
+    return found

@@ -1,0 +1,64 @@
+"""Bringing a database to the schema that this version of Parley works with."""
+
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from core.errors import StoreError
+from core.store.database import Database
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+
+
+async def migrate(database: Database) -> list[str]:
+    """Apply what is missing, all or nothing. Safe to run from several processes at once.
+
+    Returns:
+        The revisions that were applied, oldest first.
+
+    Raises:
+        StoreError: the database cannot be used, or is newer than this version of Parley; it is untouched.
+    """
+    async with database.write() as connection:
+        return await connection.run_sync(_migrate)
+
+
+async def pending(database: Database) -> list[str]:
+    """The revisions that `migrate` would apply, oldest first.
+
+    Raises:
+        StoreError: the database cannot be used, or is newer than this version of Parley.
+    """
+    async with database.read() as connection:
+        return await connection.run_sync(_pending)
+
+
+def _migrate(connection: sa.Connection) -> list[str]:
+    missing = _pending(connection)
+    if missing:
+        command.upgrade(_config(connection), "head")
+    return missing
+
+
+def _pending(connection: sa.Connection) -> list[str]:
+    scripts = ScriptDirectory.from_config(_config(connection))
+    applied = set(MigrationContext.configure(connection).get_current_heads())
+    revisions = [script.revision for script in scripts.walk_revisions()]  # newest first, in one line
+    if unknown := applied - set(revisions):
+        raise StoreError(
+            f"the database is at revision {', '.join(sorted(unknown))}, which this version of Parley does not "
+            "know: run the version that wrote it, or a newer one"
+        )
+    newer = revisions[: min((revisions.index(revision) for revision in applied), default=len(revisions))]
+    return newer[::-1]
+
+
+def _config(connection: sa.Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,8 @@
+"""Run by Alembic; the connection, with its transaction begun, comes from `core.store.migrate`."""
+
+from alembic import context
+
+from core.store.schema import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+context.run_migrations()

@@ -1,0 +1,110 @@
+"""The first tables."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "blobs",
+        sa.Column("session", sa.Text(), nullable=False),
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.Column("data", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("session", "hash", name=op.f("pk_blobs")),
+    )
+    op.create_table(
+        "inbox",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("event_key", sa.Text(), nullable=False),
+        sa.Column("session", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("place", sa.Text(), nullable=False),
+        sa.Column("author", sa.Text(), nullable=False),
+        sa.Column("inbound", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("sent_at", sa.Double(), nullable=False),
+        sa.Column("accepted_at", sa.Double(), nullable=False),
+        sa.Column("turn", sa.Text(), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_inbox")),
+        sa.UniqueConstraint("event_key", name=op.f("uq_inbox_event_key")),
+    )
+    op.create_index("ix_inbox_place_author", "inbox", ["place", "author", "sent_at"], unique=False)
+    op.create_index("ix_inbox_turn", "inbox", ["turn"], unique=False)
+    op.create_index(
+        "ix_inbox_waiting",
+        "inbox",
+        ["session", "sent_at"],
+        unique=False,
+        sqlite_where=sa.text("turn IS NULL AND outcome IS NULL"),
+        postgresql_where=sa.text("turn IS NULL AND outcome IS NULL"),
+    )
+    op.create_table(
+        "messages",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("session", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("invocation_id", sa.Text(), server_default="", nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("author", sa.Text(), server_default="", nullable=False),
+        sa.Column("content", sa.Text(), server_default="", nullable=False),
+        sa.Column("tool_calls", sa.JSON(), nullable=False),
+        sa.Column("tokens", sa.Integer(), nullable=False),
+        sa.Column("held", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("event", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_messages")),
+    )
+    op.create_index(
+        "ix_messages_held",
+        "messages",
+        ["session", "id"],
+        unique=False,
+        sqlite_where=sa.text("held IS NOT NULL"),
+        postgresql_where=sa.text("held IS NOT NULL"),
+    )
+    op.create_index("ix_messages_session_id", "messages", ["session", "id"], unique=False)
+    op.create_table(
+        "sessions",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("app", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), server_default="1", nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("updated_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
+    )
+    op.create_index("ix_sessions_app_user_id", "sessions", ["app", "user_id"], unique=False)
+    op.create_table(
+        "state",
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("value", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("scope", "owner", "key", name=op.f("pk_state")),
+    )
+    op.create_table(
+        "turns",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("session", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("text", sa.Text(), nullable=True),
+        sa.Column("chunks", sa.JSON(), nullable=False),
+        sa.Column("usage", sa.JSON(), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.Column("finished_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_turns")),
+    )
+    op.create_index(
+        "ix_turns_one_running",
+        "turns",
+        ["session"],
+        unique=True,
+        sqlite_where=sa.text("state IN ('running', 'answered')"),
+        postgresql_where=sa.text("state IN ('running', 'answered')"),
+    )
+    op.create_index(op.f("ix_turns_session"), "turns", ["session"], unique=False)

@@ -1,0 +1,26 @@
+"""`INSERT ... ON CONFLICT`, which SQLite and PostgreSQL both have and SQLAlchemy's common language lacks."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+
+async def insert_new(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
+    """Insert the rows whose key is not there yet; the others stay as they are."""
+    if rows:
+        await connection.execute(_insert(connection, table).on_conflict_do_nothing(), rows)
+
+
+async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
+    """Insert rows; where a primary key is there already, the other columns are overwritten."""
+    if not rows:
+        return
+    insert = _insert(connection, table)
+    values = {name: insert.excluded[name] for name in rows[0] if not table.c[name].primary_key}
+    await connection.execute(insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=values), rows)
+
+
+def _insert(connection: AsyncConnection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)

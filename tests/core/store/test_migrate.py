@@ -1,0 +1,91 @@
+import asyncio
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from core.errors import StoreError
+from core.store.database import Database
+from core.store.migrate import migrate, pending
+from core.store.schema import metadata
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "parley.db"
+
+
+@pytest.fixture
+async def database(path: Path) -> AsyncIterator[Database]:
+    database = Database(f"sqlite+aiosqlite:///{path}")
+    yield database
+    await database.aclose()
+
+
+def tables(path: Path) -> dict[str, str]:
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    connection.close()
+    return {name: " ".join(sql.split()) for name, sql in rows if name != "alembic_version"}
+
+
+async def test_migrations_and_schema_agree(database: Database, path: Path, tmp_path: Path) -> None:
+    await migrate(database)
+    async with database.read() as connection:
+        assert await connection.run_sync(lambda c: compare_metadata(MigrationContext.configure(c), metadata)) == []
+    fresh = sa.create_engine(f"sqlite:///{tmp_path / 'fresh.db'}")
+    metadata.create_all(fresh)
+    fresh.dispose()
+    declared = tables(tmp_path / "fresh.db")
+    migrated = tables(path)
+    assert migrated.keys() == declared.keys()
+    assert {name: migrated[name] for name in declared if name.startswith("ix_")} == {
+        name: sql for name, sql in declared.items() if name.startswith("ix_")
+    }
+
+
+async def test_what_is_pending_is_applied_once(database: Database) -> None:
+    waiting = await pending(database)
+    assert waiting[0] == "0001"
+    assert await migrate(database) == waiting
+    assert await pending(database) == []
+    assert await migrate(database) == []
+
+
+async def test_a_newer_database_is_named_and_left_alone(database: Database, path: Path) -> None:
+    await migrate(database)
+    async with database.write() as connection:
+        await connection.execute(sa.text("UPDATE alembic_version SET version_num = 'f00d'"))
+    before = tables(path)
+    for attempt in (migrate, pending):
+        with pytest.raises(StoreError, match="f00d"):
+            await attempt(database)
+    assert tables(path) == before
+
+
+async def test_a_migration_that_fails_leaves_nothing_behind(database: Database, path: Path) -> None:
+    async with database.write() as connection:
+        await connection.execute(sa.text("CREATE TABLE turns (id TEXT)"))  # in the way of the last table
+    with pytest.raises(StoreError):
+        await migrate(database)
+    assert tables(path).keys() == {"turns"}
+
+
+async def test_processes_may_migrate_at_once(path: Path) -> None:
+    script = (
+        "import asyncio, sys\n"
+        "from core.store.database import Database\n"
+        "from core.store.migrate import migrate\n"
+        "print(asyncio.run(migrate(Database(sys.argv[1]))))\n"
+    )
+    command = [sys.executable, "-c", script, f"sqlite+aiosqlite:///{path}"]
+    pipe = asyncio.subprocess.PIPE
+    started = [await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe) for _ in range(3)]
+    ended = [await asyncio.wait_for(process.communicate(), 30) for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0], ended
+    assert sum(b"0001" in out for out, _ in ended) == 1
