@@ -117,7 +117,8 @@ def _shown_token(token: re.Match[str], names: Names) -> str:
     if sigil in "@#":
         return sigil + names.get(target, label or target)
     if sigil == "!":
-        return label or "@" + target.rpartition("^")[2]
+        kind, _, group = target.partition("^")
+        return "@" + kind if kind in _EVERYONE else label or "@" + (group or kind)
     return _decoded(label or sigil + target)
 
 

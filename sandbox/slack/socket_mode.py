@@ -9,6 +9,7 @@ import json
 import secrets
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Literal
@@ -209,9 +210,10 @@ class SocketMode:
         self._journal.tick()
         self._wake.set()
         try:
-            async for frame in ws:
-                if frame.type is WSMsgType.TEXT:
-                    self._acknowledge(frame.data)
+            with suppress(ConnectionError):
+                async for frame in ws:
+                    if frame.type is WSMsgType.TEXT:
+                        self._acknowledge(frame.data)
         finally:
             self._forget(socket)
         return ws
@@ -228,8 +230,6 @@ class SocketMode:
         for socket in self._sockets:
             socket.outstanding.pop(delivery.id, None)
         self._stop_timer(delivery)
-        if delivery in self._waiting:
-            self._waiting.remove(delivery)
         pending = [envelope for envelope in delivery.sent if envelope.acknowledged_at is None]
         if pending:
             pending[0].acknowledged_at = monotonic()

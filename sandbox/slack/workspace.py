@@ -256,5 +256,6 @@ class Workspace:
         return True
 
     def _version(self, content: Content) -> Version:
-        names = {named.id: named.name for named in (*self.users.values(), *self.channels.values())}
+        names = {user.id: user.name for user in self.users.values()}
+        names |= {channel.id: channel.name for channel in self.channels.values()}
         return Version(shown(content, names), pings(content, names), monotonic())

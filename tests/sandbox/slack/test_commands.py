@@ -1,0 +1,78 @@
+"""Slash commands through Bolt."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+from slack_bolt.async_app import AsyncApp
+from slack_sdk.webhook.async_client import AsyncWebhookClient
+
+from sandbox.slack import SlackSandbox
+from tests.sandbox.slack.conftest import Connect, client_of
+
+
+async def test_the_person_alone_sees_what_acknowledged_his_command(slack: SlackSandbox, connect: Connect) -> None:
+    app = AsyncApp(client=client_of(slack))
+
+    @app.command("/reset")
+    async def reset(ack: Any, body: dict[str, Any]) -> None:
+        await ack(f"{body['user_name']}: {body['text']}")
+
+    await connect(slack, app)
+    (seen,) = await slack.command("ada", "general", "/reset", "all of it")
+    assert (seen.text, seen.ephemeral_to) == ("ada: all of it", slack.people["ada"].id)
+    (envelope,) = slack.envelopes
+    assert envelope.response == {"text": "ada: all of it"}
+
+
+async def test_what_is_posted_to_the_response_url_comes_after(slack: SlackSandbox, connect: Connect) -> None:
+    app = AsyncApp(client=client_of(slack))
+    go = asyncio.Event()
+
+    @app.command("/reset")
+    async def reset(ack: Any, respond: Any) -> None:
+        await ack()
+        await go.wait()
+        await respond("Done, for all to see.", response_type="in_channel")
+
+    await connect(slack, app)
+    seen = await slack.command("ada", "general", "/reset")
+    assert seen == []
+    go.set()
+    (message,) = await slack.wait_for(lambda: seen)
+    assert (message.text, message.ephemeral_to) == ("Done, for all to see.", None)
+    assert slack.messages("general") == [message]
+
+
+async def test_a_response_url_takes_five_posts_of_plain_text(slack: SlackSandbox, connect: Connect) -> None:
+    app = AsyncApp(client=client_of(slack))
+
+    @app.command("/reset")
+    async def reset(ack: Any) -> None:
+        await ack("ok")
+
+    await connect(slack, app)
+    await slack.command("ada", "general", "/reset")
+    url = slack.envelopes[0].payload["response_url"]
+    hook = AsyncWebhookClient(url)
+    async with aiohttp.ClientSession() as session, session.post(url, json={"markdown_text": "a"}) as response:
+        assert (response.status, (await response.json())["error"]) == (400, "no_text")
+    for n in range(5):
+        assert (await hook.send(text=str(n))).body == "ok"
+    refused = await hook.send(text="5")
+    assert refused.status_code == 404
+    assert "used_url" in refused.body
+    assert "expired_url" in (await AsyncWebhookClient(url + "x").send(text="5")).body
+
+
+@pytest.mark.parametrize(("listens", "error"), [(False, "dispatch_failed"), (True, "operation_timeout")])
+async def test_slackbot_tells_when_nobody_takes_the_command(
+    fast: SlackSandbox, connect: Connect, listens: bool, error: str
+) -> None:
+    if listens:
+        await connect(fast, AsyncApp(client=client_of(fast)))  # knows of no command: does not acknowledge
+    (seen,) = await fast.command("ada", "general", "/reset")
+    assert seen.text == f'/reset failed with the error "{error}"'
+    assert seen.ephemeral_to == fast.people["ada"].id
+    assert len(fast.envelopes) == int(listens)

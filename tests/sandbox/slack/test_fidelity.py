@@ -1,0 +1,228 @@
+"""What the sandbox sends, held against the shapes of what Slack sends.
+
+`PLATFORM_SHAPES` names a folder with `slack/api/*.json`, `slack/events/*.json` and `slack/app-backend/`: samples
+with every field that was ever seen. A field that a sample does not have, or of another JSON type, is a fault; a
+field that is missing is none, nor is null.
+
+Where the samples are narrower than Slack, they are read so:
+
+- the samples of one object are one: a channel of `conversations.info`, `.list` and `.open`, a message of
+  `conversations.history` and `.replies`, a file of all that carry files;
+- all elements of a sampled list are one shape: so are blocks, whose kinds are sampled with different fields;
+- an empty object or list in a sample may hold anything (`metadata.event_payload`, `team.icon`);
+- `warning`, `response_metadata`, `needed` and `provided` may stand in any answer, as Slack's Web API page has it;
+- `unknown_method` is answered by no method, so there is no sample of it.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from slack_bolt.async_app import AsyncApp
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from sandbox.slack import Envelope, SlackSandbox
+from tests.sandbox.slack.conftest import Connect, client_of
+
+_SHAPES = os.environ.get("PLATFORM_SHAPES")
+pytestmark = pytest.mark.skipif(not _SHAPES, reason="PLATFORM_SHAPES names no folder with the platforms' shapes")
+
+_ANY_ANSWER = {
+    "ok": False,
+    "error": "",
+    "warning": "",
+    "needed": "",
+    "provided": "",
+    "response_metadata": {"messages": [""]},
+}
+_EVENTS = {
+    ("message", None): "Message",
+    ("message", "bot_message"): "MessageBot",
+    ("message", "file_share"): "MessageFileShare",
+    ("message", "message_changed"): "MessageChanged",
+    ("message", "message_deleted"): "MessageDeleted",
+    ("app_mention", None): "AppMention",
+    ("app_mention", "bot_message"): "AppMention",
+    ("app_mention", "file_share"): "AppMention",
+    ("app_home_opened", None): "AppHomeOpened",
+}
+BLOCKS = [
+    {"type": "header", "text": {"type": "plain_text", "text": "Title"}},
+    {"type": "section", "text": {"type": "mrkdwn", "text": "*hi*"}},
+    {"type": "divider"},
+    {"type": "context", "elements": [{"type": "mrkdwn", "text": "small"}]},
+]
+
+
+def sample(name: str) -> Any:
+    return json.loads((Path(_SHAPES or "") / "slack" / f"{name}.json").read_text())
+
+
+def merged(one: Any, other: Any) -> Any:
+    """One shape that allows what either allows."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        both = {name: merged(one[name], other[name]) for name in one.keys() & other.keys()}
+        return one | other | both
+    if isinstance(one, list) and isinstance(other, list):
+        return one + other
+    return other if one is None else one
+
+
+def sample_of_method(method: str) -> Any:
+    shape = merged(sample(f"api/{method}"), _ANY_ANSWER)
+    if method in ("conversations.info", "conversations.open"):
+        known = [*sample("api/conversations.list")["channels"], sample("api/conversations.info")["channel"]]
+        shape["channel"] = reduce(merged, known, shape["channel"])
+    if method == "conversations.list":
+        shape["channels"].append(sample("api/conversations.info")["channel"])
+    if method == "conversations.replies":
+        shape["messages"] += sample("api/conversations.history")["messages"]
+    return shape
+
+
+def sample_of_event(event: dict[str, Any]) -> Any:
+    return sample(f"events/{_EVENTS[event['type'], event.get('subtype')]}Payload")
+
+
+def faults(value: Any, shape: Any, path: str) -> Iterator[str]:
+    """What of `value` is not as in `shape`."""
+    if value is None or shape is None or shape in ({}, []):
+        return
+    if isinstance(value, dict) and isinstance(shape, dict):
+        for name, inner in value.items():
+            if name in shape:
+                yield from faults(inner, shape[name], f"{path}.{name}")
+            else:
+                yield f"{path}.{name} is not known"
+    elif isinstance(value, list) and isinstance(shape, list):
+        element = reduce(merged, shape)
+        for inner in value:
+            yield from faults(inner, element, f"{path}[]")
+    elif type(value) is not type(shape):
+        yield f"{path} is {type(value).__name__}, not {type(shape).__name__}"
+
+
+def faults_of_envelope(envelope: Envelope) -> Iterator[str]:
+    if envelope.type == "slash_commands":
+        shape = sample("app-backend/slash-commands/SlashCommandPayload")
+        # Sampled as a boolean; Slack's own page has the form field's text, and so has Socket Mode.
+        shape["is_enterprise_install"] = ""
+        yield from faults(envelope.payload, shape, "slash command")
+    else:
+        event = envelope.payload["event"]
+        yield from faults(envelope.payload, sample_of_event(event), f"{event['type']}/{event.get('subtype')}")
+
+
+async def refused(call: Any) -> None:
+    with pytest.raises(SlackApiError):
+        await call
+
+
+async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    ada, general = slack.people["ada"], slack.channels["general"].id
+    await client.auth_test()
+    await AsyncWebClient(slack.app_token, base_url=slack.api_url).auth_test()
+    await client.apps_connections_open(app_token=slack.app_token)
+    await client.team_info()
+    await client.users_list(limit=1)
+    for user in (ada.id, slack.bot_user_id):
+        await client.users_info(user=user)
+    await client.conversations_open(users=ada.id)
+    await client.conversations_open(users=ada.id, return_im=True)
+    await client.conversations_list(types="public_channel,private_channel,im", limit=2)
+    for channel in (general, slack.open_dm(ada).id):
+        await client.conversations_info(channel=channel, include_num_members=True)
+
+    question = await slack.say("ada", "general", "hello")
+    metadata = {"event_type": "x", "event_payload": {"a": [1]}}
+    thread = {"channel": general, "thread_ts": question.ts}
+    ts = (await client.chat_postMessage(**thread, text="hi <@U1>", metadata=metadata))["ts"]
+    await client.chat_postMessage(channel=general, text="x", blocks=BLOCKS)
+    await client.chat_postMessage(channel=general, markdown_text="**x**")
+    await client.chat_postMessage(channel=general, text="a" * 40_001)
+    await client.chat_update(channel=general, ts=ts, text="bye")
+    await client.chat_update(channel=general, ts=ts, text="bye", blocks=BLOCKS)
+    await client.chat_postEphemeral(channel=general, user=ada.id, text="psst")
+    await client.chat_getPermalink(channel=general, message_ts=ts)
+    await client.reactions_add(channel=general, timestamp=ts, name="eyes")
+    await slack.bot_says("robot", "general", "beep", thread_ts=question.ts)
+    await slack.say("grace", "general", "a file", thread_ts=question.ts, files=["a.png"])
+    await client.conversations_replies(channel=general, ts=question.ts, include_all_metadata=True)
+    await client.conversations_history(channel=general, limit=1, include_all_metadata=True)
+    await client.conversations_history(channel=general)
+    await client.reactions_remove(channel=general, timestamp=ts, name="eyes")
+    await client.chat_delete(channel=general, ts=ts)
+
+    await refused(client.chat_postMessage(channel=general, text=""))
+    await refused(client.chat_postMessage(channel=general, blocks=BLOCKS * 20))
+    await refused(client.chat_update(channel=general, ts=ts, text="gone"))
+    await refused(client.conversations_info(channel="C0NOTHING"))
+    slack.scopes.discard("users:read")
+    await refused(client.users_info(user=ada.id))
+    slack.faults.rate_limit("chat.delete", 1)
+    await refused(client.chat_delete(channel=general, ts=ts))
+
+
+async def walk_through_the_events(slack: SlackSandbox) -> None:
+    slack.add_channel("secret", private=True)
+    for channel in (slack.channels["general"], slack.channels["secret"], slack.open_dm("ada")):
+        for text in (f"<@{slack.bot_user_id}> see <https://a.example|this>, <!here> in <#C1>", "hello"):
+            root = await slack.say("ada", channel, text)
+            reply = await slack.say("ada", channel, text, thread_ts=root.ts)
+            await slack.edit("ada", reply, f"{text} <@{slack.bot_user_id}>")
+            await slack.delete("ada", reply)
+            with_file = await slack.say("ada", channel, text, thread_ts=root.ts, files=["a.png"])
+            await slack.delete("ada", with_file)
+            await slack.bot_says("robot", channel, text)
+            await slack.bot_says("robot", channel, text, thread_ts=root.ts)
+    await slack.open_home("ada")
+    await slack.open_home("ada", "home")
+
+
+async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect) -> None:
+    async with SlackSandbox(rate_limits=False) as slack:
+        app, client = AsyncApp(client=client_of(slack)), client_of(slack)
+
+        async def hear() -> None: ...
+
+        for kind in ("message", "app_mention", "app_home_opened"):
+            app.event(kind)(hear)
+
+        @app.command("/reset")
+        async def reset(ack: Any) -> None:
+            await ack("ok")
+
+        await connect(slack, app)
+        await walk_through_the_events(slack)
+        await slack.command("ada", "general", "/reset", "now")
+        await slack.command("ada", slack.open_dm("ada"), "/reset")
+        await walk_through_the_api(slack, client)
+        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+
+        found = {
+            fault for call in slack.calls for fault in faults(call.reply, sample_of_method(call.method), call.method)
+        } | {fault for envelope in slack.envelopes for fault in faults_of_envelope(envelope)}
+        assert sorted(found) == []
+        subscribed = {
+            (e.payload["event"]["type"], e.payload["event"].get("subtype"))
+            for e in slack.envelopes
+            if e.type == "events_api"
+        }
+        assert subscribed == set(_EVENTS)
+
+
+async def test_each_method_was_walked_through() -> None:
+    async with SlackSandbox(rate_limits=False) as slack:
+        await walk_through_the_api(slack, client_of(slack))
+        called = {call.method for call in slack.calls}
+        async with aiohttp.ClientSession() as session:
+            for path in (Path(_SHAPES or "") / "slack" / "api").glob("*.json"):
+                async with session.post(slack.api_url + path.stem) as response:
+                    known = (await response.json())["error"] != "unknown_method"
+                assert known == (path.stem in called), path.stem

@@ -1,0 +1,91 @@
+"""The sandbox in the hands of a test: people, watching and waiting."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from sandbox.slack import Change, SlackSandbox
+from tests.sandbox.slack.conftest import client_of
+
+
+async def test_every_subscriber_sees_every_change_from_when_he_came(slack: SlackSandbox) -> None:
+    client = client_of(slack)
+    first = slack.changes()
+    question = await slack.say("ada", "general", "hello")
+    second = slack.changes()
+    channel = slack.channels["general"].id
+    ts = (await client.chat_postMessage(channel=channel, text="…", thread_ts=question.ts))["ts"]
+    await client.chat_update(channel=channel, ts=ts, text="hi")
+    await client.reactions_add(channel=channel, timestamp=question.ts, name="wave")
+    await client.reactions_remove(channel=channel, timestamp=question.ts, name="wave")
+    await client.chat_postEphemeral(channel=channel, user=slack.people["ada"].id, text="psst")
+    await client.chat_delete(channel=channel, ts=ts)
+    kinds = ["posted", "updated", "reaction_added", "reaction_removed", "ephemeral", "deleted"]
+    async with aclosing(first), aclosing(second), asyncio.timeout(5):
+        seen_by_first = [await anext(first) for _ in range(7)]
+        seen_by_second = [await anext(second) for _ in range(6)]
+    assert [change.kind for change in seen_by_first] == ["posted", *kinds]
+    assert [change.kind for change in seen_by_second] == kinds
+    assert seen_by_first[1].message is seen_by_second[0].message
+
+
+async def test_the_changes_end_with_the_sandbox() -> None:
+    async with SlackSandbox() as slack:
+        changes = slack.changes()
+        await slack.say("ada", "general", "hello")
+
+    async def read() -> list[Change]:
+        return [change async for change in changes]
+
+    assert len(await asyncio.wait_for(read(), 5)) == 1
+
+
+async def test_who_waits_in_vain_is_told_what_there_was(slack: SlackSandbox) -> None:
+    await slack.say("ada", "general", "hello there")
+    with pytest.raises(TimeoutError, match="hello there"):
+        await slack.wait_for(lambda: slack.calls, timeout=0.05)
+
+
+async def test_people_edit_and_delete_what_they_wrote_themselves(slack: SlackSandbox) -> None:
+    message = await slack.say("ada", "general", "helo")
+    with pytest.raises(ValueError, match="themselves"):
+        await slack.edit("grace", message, "hello")
+    await slack.edit("ada", message, "hello")
+    assert [version.text for version in message.versions] == ["helo", "hello"]
+    assert message.edited
+    await slack.delete("ada", message)
+    with pytest.raises(ValueError, match="stands"):
+        await slack.delete("ada", message)
+
+
+async def test_nobody_speaks_where_he_is_not(slack: SlackSandbox) -> None:
+    slack.add_channel("secret", private=True, members=["ada"])
+    with pytest.raises(ValueError, match="grace is not in secret"):
+        await slack.say("grace", "secret", "hello")
+    with pytest.raises(ValueError, match="grace is not in ada"):
+        await slack.say("grace", slack.open_dm("ada"), "hello")
+    with pytest.raises(ValueError, match="there is no message"):
+        await slack.say("ada", "general", "hello", thread_ts="1.000001")
+
+
+async def test_what_is_unknown_or_there_already_is_named(slack: SlackSandbox) -> None:
+    with pytest.raises(ValueError, match="no user nobody"):
+        await slack.say("nobody", "general", "hello")
+    with pytest.raises(ValueError, match="no channel nowhere"):
+        await slack.say("ada", "nowhere", "hello")
+    with pytest.raises(ValueError, match="ada already"):
+        slack.add_user("ada")
+    with pytest.raises(ValueError, match="general already"):
+        slack.add_channel("general")
+
+
+async def test_a_message_shows_what_people_see_and_tells_whom_it_ever_called(slack: SlackSandbox) -> None:
+    ada, client = slack.people["ada"], client_of(slack)
+    ts = (await client.chat_postMessage(channel="#general", text=f"<@{ada.id}> &lt;3"))["ts"]
+    (message,) = slack.messages("general")
+    assert message.text == "@ada <3"
+    await client.chat_update(channel=slack.channels["general"].id, ts=ts, text="&lt;!channel&gt; no ping")
+    assert message.text == "<!channel> no ping"
+    assert message.versions[-1].pings == frozenset()
+    assert message.pings == {ada.id}
