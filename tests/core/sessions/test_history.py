@@ -1,0 +1,236 @@
+import logging
+
+import pytest
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions, EventCompaction
+from google.genai import types
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.sessions.history import (
+    DEFAULT_BUDGET,
+    INTERRUPTED,
+    TURNS,
+    Entry,
+    is_user_message,
+    sendable,
+    token_budget_truncate,
+)
+from core.sessions.record import role_of
+from tests.core.sessions.speech import answer_ids, answered, call_ids, called, replied, said, texts
+
+
+def entries(*events: Event, tokens: int = 10) -> list[Entry]:
+    return [Entry(event, tokens) for event in events]
+
+
+def cut(*events: Event, budget: int | None) -> list[Event]:
+    return [entry.event for entry in token_budget_truncate(entries(*events), budget)]
+
+
+def compaction() -> Event:
+    summary = types.Content(role="model", parts=[types.Part(text="summary")])
+    compacted = EventCompaction(start_timestamp=1, end_timestamp=2, compacted_content=summary)
+    return Event(author="user", actions=EventActions(compaction=compacted))
+
+
+def confirmation(id_: str, of: str) -> Event:
+    args = {"originalFunctionCall": {"id": of, "name": "t"}, "toolConfirmation": {}}
+    return called(id_, name="adk_request_confirmation", args=args, long_running_tool_ids={id_})
+
+
+def test_the_newest_that_fit_are_kept_and_the_cut_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    events = [said("1"), replied("2"), said("3"), replied("4")]
+    with caplog.at_level(logging.WARNING):
+        assert texts(cut(*events, budget=20)) == ["3", "4"]
+    assert "cut" in caplog.text
+
+
+def test_what_fits_is_not_touched_nor_logged(caplog: pytest.LogCaptureFixture) -> None:
+    events = [said("1"), called("c")]
+    with caplog.at_level(logging.WARNING):
+        assert cut(*events, budget=20) == events  # the answer is still to come
+        assert cut(*events[1:], budget=20) == events[1:]
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("budget", [0, None])
+def test_without_a_budget_it_is_32000_tokens(budget: int | None) -> None:
+    history = entries(said("1"), replied("2"), said("3"), replied("4"), tokens=DEFAULT_BUDGET // 3)
+    assert DEFAULT_BUDGET == 32_000
+    assert [texts([entry.event]) for entry in token_budget_truncate(history, budget)] == [["3"], ["4"]]
+
+
+def test_no_more_than_20_turns_are_kept() -> None:
+    events = [event for n in range(30) for event in (said(f"q{n}"), replied(f"a{n}"))]
+    kept = cut(*events, budget=10_000)
+    assert sum(map(is_user_message, kept)) == TURNS == 20
+    assert texts(kept)[0] == "q10"
+    assert cut(*events[:40], budget=10_000) == events[:40]
+
+
+def test_a_cut_before_a_tools_answer_goes_on_to_the_next_user_message() -> None:
+    events = [said("1"), called("c"), answered("c"), replied("2"), said("3"), replied("4")]
+    assert texts(cut(*events, budget=40)) == ["3", "4"]
+
+
+def test_the_newest_user_message_stays_even_if_it_is_larger_than_the_budget() -> None:
+    history = [Entry(said("old"), 10), Entry(said("huge"), 1_000)]
+    assert texts([entry.event for entry in token_budget_truncate(history, 50)]) == ["huge"]
+
+
+def test_a_turn_larger_than_the_budget_keeps_its_question_and_its_end() -> None:
+    turn = [event for n in range(10) for event in (called(f"c{n}"), answered(f"c{n}"))]
+    kept = cut(said("old"), said("question"), *turn, budget=50)
+    assert texts(kept)[0] == "question"
+    assert call_ids(kept) == answer_ids(kept) == ["c8", "c9"]
+
+
+def test_an_open_confirmation_is_kept_with_all_that_it_needs() -> None:
+    story = [said("do it"), called("c"), confirmation("k", of="c"), answered("c", response={"error": "confirm"})]
+    later = [event for n in range(30) for event in (said(f"q{n}"), replied(f"a{n}"))]
+    kept = cut(said("old"), *story, *later, budget=100)
+    assert kept[:4] == story
+    assert is_user_message(kept[4])
+    assert sendable(kept) == kept
+
+
+def test_a_decided_confirmation_is_kept_while_its_answer_is() -> None:
+    story = [said("do it"), called("c"), confirmation("k", of="c"), answered("c", response={"error": "confirm"})]
+    later = [event for n in range(30) for event in (said(f"q{n}"), replied(f"a{n}"))]
+    decided = answered("k", name="adk_request_confirmation", response={"confirmed": True}, author="user")
+    kept = cut(said("old"), *story, *later, decided, budget=150)
+    assert kept[:4] == story
+    assert kept[-1] == decided
+
+
+def test_compactions_survive_the_cut() -> None:
+    event = compaction()
+    assert cut(said("1"), replied("2"), event, said("3"), replied("4"), budget=30)[0] is event
+
+
+def test_an_unanswered_call_is_answered_when_others_spoke_since() -> None:
+    events = [said("1"), called("a", "b"), answered("a"), said("2")]
+    whole = sendable(events)
+    assert [role_of(event) for event in whole] == ["user", "assistant", "tool", "tool", "user"]
+    synthetic = whole[3].get_function_responses()[0]
+    assert (synthetic.id, synthetic.name, synthetic.response) == ("b", "t", {"error": INTERRUPTED})
+    assert whole[3].author == "bot"
+    assert events == [whole[0], whole[1], whole[2], whole[4]]
+
+
+def test_a_call_that_may_still_be_answered_is_left_open() -> None:
+    events = [said("1"), called("a", "b"), answered("a"), Event(author="bot", error_code="X")]
+    assert sendable(events) == events
+    waiting = [said("1"), called("a", long_running_tool_ids={"a"}), said("2")]
+    assert sendable(waiting) == waiting
+
+
+def test_an_answer_without_its_call_is_dropped() -> None:
+    mixed = answered("gone", "c")
+    assert answer_ids(sendable([said("1"), called("c"), mixed])) == ["c"]
+    assert answer_ids(sendable([said("1"), answered("gone"), replied("2")])) == []
+
+
+def test_calls_of_one_id_are_told_apart_with_their_answers() -> None:
+    events = [said("1"), called("c"), answered("c"), called("c", "c"), answered("c", "c"), called(None), answered(None)]
+    whole = sendable(events)
+    assert call_ids(whole) == answer_ids(whole) == ["c", "c_2", "c_3", "call_t"]
+
+
+def test_a_confirmation_follows_the_new_id_of_its_call() -> None:
+    events = [said("1"), called("c"), answered("c"), called("c"), confirmation("k", of="c"), answered("c")]
+    whole = sendable(events)
+    (asked,) = whole[4].get_function_calls()
+    assert asked.args is not None
+    assert asked.args["originalFunctionCall"]["id"] == call_ids(whole)[1] == "c_2"
+
+
+turns = st.lists(
+    st.one_of(
+        st.just("said"),
+        st.just("replied"),
+        st.just("compaction"),
+        st.just("error"),
+        st.tuples(st.just("called"), st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=2)),
+        st.tuples(st.just("long"), st.sampled_from(["k1", "k2", "k3"])),
+        st.tuples(st.just("answered"), st.lists(st.sampled_from(["a", "b", "k1", None]), min_size=1, max_size=2)),
+    ),
+    max_size=40,
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Entry]:
+    events = [said("first")]
+    asked: set[str] = set()
+    for step in draw(turns):
+        match step:
+            case "said":
+                events.append(said("q"))
+            case "replied":
+                events.append(replied("a"))
+            case "compaction":
+                events.append(compaction())
+            case "error":
+                events.append(Event(author="bot", error_code="X"))
+            case ("called", list(ids)):
+                events.append(called(*ids))
+            case ("long", str(id_)) if id_ not in asked:
+                asked.add(id_)
+                events.append(called(id_, long_running_tool_ids={id_}))
+            case ("answered", list(ids)):
+                events.append(answered(*ids))
+    return [Entry(event, draw(st.integers(1, 50))) for event in events]
+
+
+@given(histories(), st.integers(1, 600))
+def test_any_history_under_any_budget_is_sendable(history: list[Entry], budget: int) -> None:
+    kept = token_budget_truncate(history, budget)
+    events = [entry.event for entry in kept]
+    whole = sendable(events)
+
+    # nothing is made up, turned round or doubled
+    places = [next(i for i, entry in enumerate(history) if entry is one) for one in kept]
+    assert places == sorted(set(places))
+
+    # what must stay does
+    newest = max(i for i, entry in enumerate(history) if is_user_message(entry.event))
+    assert newest in places
+    for i, entry in enumerate(history):
+        if entry.event.actions.compaction is not None:
+            assert i in places
+        later = {id_ for after in history[i:] for id_ in answer_ids([after.event])}
+        if (entry.event.long_running_tool_ids or set()) - later:
+            assert i in places
+
+    # it begins with what a user said
+    assert is_user_message(next(event for event in whole if event.content is not None))
+
+    # calls and answers pair up
+    ids = call_ids(whole)
+    assert None not in ids
+    assert len(ids) == len(set(ids))
+    seen: set[str | None] = set()
+    for event in whole:
+        assert set(answer_ids([event])) <= seen
+        seen |= set(call_ids([event]))
+    open_ids = set(ids) - set(answer_ids(whole))
+    spoken = [event for event in whole if role_of(event) in ("user", "assistant")]
+    for event in whole:
+        unanswered = open_ids & set(call_ids([event]))
+        assert event is spoken[-1] or unanswered <= (event.long_running_tool_ids or set())
+
+    # it is stable
+    assert sendable(whole) == whole
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=60), st.integers(1, 2000))
+def test_plain_talk_stays_within_the_budget(sizes: list[int], budget: int) -> None:
+    history = [Entry(said("q") if i % 2 == 0 else replied("a"), size) for i, size in enumerate(sizes)]
+    kept = token_budget_truncate(history, budget)
+    newest = next(entry for entry in reversed(history) if is_user_message(entry.event))
+    assert sum(entry.tokens for entry in kept) <= max(budget, newest.tokens)
+    if len(kept) < len(history):
+        assert is_user_message(kept[0].event)
+    assert sum(is_user_message(entry.event) for entry in kept) <= TURNS

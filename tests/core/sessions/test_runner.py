@@ -1,0 +1,166 @@
+"""The session service under a real ADK runner."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.agents import LlmAgent
+from google.adk.agents.run_config import RunConfig, StreamingMode
+from google.adk.apps import App
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.models import BaseLlm, LlmCapabilities, LlmRequest, LlmResponse
+from google.adk.runners import Runner
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+from pydantic import Field
+
+from core.errors import SessionResetError
+from core.sessions.service import SessionService
+from core.store.database import Database
+from core.store.schema import messages
+from tests.core.sessions.speech import call_ids, texts
+
+Reply = str | types.FunctionCall
+
+
+class Script(BaseLlm):
+    """A model that says its lines one after another and keeps what it was asked."""
+
+    model: str = "script"
+    lines: list[Reply]
+    asked: list[list[types.Content]] = Field(default_factory=list)
+
+    @property
+    def capabilities(self) -> LlmCapabilities:
+        return LlmCapabilities(output_schema_and_tools=False)
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        self.asked.append(list(llm_request.contents))
+        line = self.lines.pop(0)
+        if isinstance(line, str):
+            part = types.Part(text=line)
+            if stream:
+                half = types.Content(role="model", parts=[types.Part(text=line[: len(line) // 2])])
+                yield LlmResponse(partial=True, content=half)
+        else:
+            part = types.Part(function_call=line, thought_signature=b"\x00signed")
+        usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=1, total_token_count=1)
+        content = types.Content(role="model", parts=[part])
+        yield LlmResponse(partial=False, content=content, usage_metadata=usage)
+
+
+def add(a: int, b: int, tool_context: ToolContext) -> dict[str, int]:
+    """Adds."""
+    tool_context.state["user:sum"] = a + b
+    return {"sum": a + b}
+
+
+def call(name: str = "add", id_: str = "call_1", **args: Any) -> types.FunctionCall:
+    return types.FunctionCall(id=id_, name=name, args=args)
+
+
+def runner_of(service: SessionService, model: Script, *tools: Any) -> Runner:
+    agent = LlmAgent(name="bot", model=model, tools=list(tools))
+    return Runner(app=App(name="app", root_agent=agent), session_service=service)
+
+
+async def ask(runner: Runner, content: str | types.Part, **more: Any) -> list[Event]:
+    part = types.Part(text=content) if isinstance(content, str) else content
+    run = runner.run_async(
+        user_id="place",
+        session_id="s",
+        new_message=types.Content(role="user", parts=[part]),
+        run_config=RunConfig(streaming_mode=StreamingMode.SSE, max_llm_calls=5),
+        **more,
+    )
+    async with aclosing(run) as events:
+        return [event async for event in events]
+
+
+async def history(service: SessionService) -> list[Event]:
+    session = await service.get_session(app_name="app", user_id="place", session_id="s")
+    assert session is not None
+    return session.events
+
+
+@pytest.fixture(autouse=True)
+async def session(service: SessionService) -> None:
+    await service.create_session(app_name="app", user_id="place", session_id="s")
+
+
+async def test_two_turns_with_a_tool_leave_the_history_that_was_seen(service: SessionService) -> None:
+    model = Script(lines=[call(a=1, b=2), "It is three.", "You are welcome."])
+    runner = runner_of(service, model, add)
+    seen = [event for text in ("1 + 2?", "Thanks!") for event in await ask(runner, text)]
+    events = await history(service)
+    assert [event for event in events if event.author != "user"] == [event for event in seen if not event.partial]
+    assert [text for text in texts(events) if text] == ["1 + 2?", "It is three.", "Thanks!", "You are welcome."]
+    assert call_ids(events) == ["call_1"]
+    assert events[1].content is not None
+    assert (events[1].content.parts or [])[0].thought_signature == b"\x00signed"
+    assert len(model.asked[2]) == 5  # the second turn was asked with all of the first
+    loaded = await service.get_session(app_name="app", user_id="place", session_id="s")
+    assert loaded is not None
+    assert loaded.state == {"user:sum": 3}
+
+
+async def test_a_reset_in_the_middle_of_a_run_ends_it_and_nothing_is_stored(
+    service: SessionService, database: Database
+) -> None:
+    async def slow() -> dict[str, bool]:
+        """Is overtaken by a reset."""
+        await service.reset("s")
+        return {"done": True}
+
+    runner = runner_of(service, Script(lines=[call("slow"), "never said"]), slow)
+    with pytest.raises(SessionResetError):
+        await ask(runner, "go")
+    async with database.read() as connection:
+        assert (await connection.execute(sa.select(messages))).all() == []
+    runner = runner_of(service, Script(lines=["Hello."]), slow)
+    await ask(runner, "anew")
+    assert texts(await history(service)) == ["anew", "Hello."]
+
+
+async def test_a_run_that_failed_is_taken_up_without_a_second_question(service: SessionService) -> None:
+    runner = runner_of(service, Script(lines=[call(a=1, b=2)]), add)
+    with pytest.raises(IndexError):
+        await ask(runner, "1 + 2?", invocation_id="turn-1")
+    model = Script(lines=["It is three."])
+    await ask(runner_of(service, model, add), "1 + 2?", invocation_id="turn-1")
+    events = await history(service)
+    assert [text for text in texts(events) if text] == ["1 + 2?", "It is three."]
+    assert call_ids(events) == ["call_1"]
+    assert not any(event.error_message for event in events)
+
+
+async def test_a_confirmation_is_decided_many_messages_later(service: SessionService) -> None:
+    guarded = FunctionTool(add, require_confirmation=True)
+    await ask(runner_of(service, Script(lines=[call(a=1, b=2)]), guarded), "1 + 2?")
+    (asked,) = [
+        call
+        for event in await history(service)
+        for call in event.get_function_calls()
+        if call.name == "adk_request_confirmation"
+    ]
+    chat = runner_of(service, Script(lines=["ok"] * 25), guarded)
+    for n in range(25):
+        await ask(chat, f"by the way {n}")
+    decision = types.FunctionResponse(id=asked.id, name=asked.name, response={"confirmed": True})
+    events = await ask(
+        runner_of(service, Script(lines=["It is three."]), guarded), types.Part(function_response=decision)
+    )
+    assert [answer.response for event in events for answer in event.get_function_responses()] == [{"sum": 3}]
+    assert texts(await history(service))[-1] == "It is three."
+
+
+async def test_a_session_that_is_not_there_is_adks_error(service: SessionService) -> None:
+    await service.delete_session(app_name="app", user_id="place", session_id="s")
+    with pytest.raises(SessionNotFoundError):
+        await ask(runner_of(service, Script(lines=["hi"])), "hi")

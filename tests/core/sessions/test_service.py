@@ -1,0 +1,421 @@
+import asyncio
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.sessions import Session
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.genai import types
+
+from core.errors import SessionResetError, StoreError
+from core.sessions.loading import Loader
+from core.sessions.service import SessionService, ensure_session
+from core.store.database import Database
+from core.store.schema import blobs, messages, sessions, state
+from core.tokens import TokenCounter
+from tests.core.sessions.speech import answered, called, replied, said, texts
+
+APP, USER = "app", "place"
+
+
+async def create(service: SessionService, session_id: str = "s", **more: Any) -> Session:
+    return await service.create_session(app_name=APP, user_id=USER, session_id=session_id, **more)
+
+
+async def load(service: SessionService, session_id: str = "s", **more: Any) -> Session:
+    session = await service.get_session(app_name=APP, user_id=USER, session_id=session_id, **more)
+    assert session is not None
+    return session
+
+
+async def rows(database: Database, table: sa.Table = messages) -> list[Any]:
+    async with database.read() as connection:
+        return list((await connection.execute(sa.select(table).order_by(*table.primary_key))).all())
+
+
+def changed(**delta: Any) -> Event:
+    return Event(author="bot", actions=EventActions(state_delta=delta))
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
+    """The SQL that is run meanwhile, with its parameters."""
+    run: list[tuple[str, Any]] = []
+
+    def before(_c: Any, _cursor: Any, sql: str, parameters: Any, _x: Any, _m: Any) -> None:
+        run.append((sql, parameters))
+
+    sa.event.listen(database.engine.sync_engine, "before_cursor_execute", before)
+    try:
+        yield run
+    finally:
+        sa.event.remove(database.engine.sync_engine, "before_cursor_execute", before)
+
+
+# Creating, finding, listing, deleting
+
+
+async def test_a_session_is_created_once(service: SessionService) -> None:
+    await create(service, state={"a": 1})
+    with pytest.raises(AlreadyExistsError):
+        await create(service)
+    with pytest.raises(AlreadyExistsError):
+        await service.create_session(app_name=APP, user_id="another", session_id="s", state={"a": 2})
+    assert (await load(service)).state == {"a": 1}
+
+
+async def test_a_session_without_an_id_gets_one(service: SessionService) -> None:
+    first = await service.create_session(app_name=APP, user_id=USER)
+    second = await service.create_session(app_name=APP, user_id=USER)
+    assert first.id
+    assert first.id != second.id
+
+
+async def test_another_users_or_apps_session_is_not_found(service: SessionService) -> None:
+    await create(service)
+    assert await service.get_session(app_name=APP, user_id="another", session_id="s") is None
+    assert await service.get_session(app_name="another", user_id=USER, session_id="s") is None
+    assert await service.get_session(app_name=APP, user_id=USER, session_id="t") is None
+    await service.delete_session(app_name=APP, user_id="another", session_id="s")
+    await load(service)
+
+
+async def test_a_session_made_at_the_door_is_found_by_adk(service: SessionService, database: Database) -> None:
+    async with database.write() as connection:
+        assert await ensure_session(connection, app=APP, user_id=USER, session_id="s") == 1
+        assert await ensure_session(connection, app=APP, user_id=USER, session_id="s") == 1
+        with pytest.raises(StoreError):
+            await ensure_session(connection, app=APP, user_id="another", session_id="s")
+    assert (await load(service)).events == []
+
+
+async def test_each_load_gives_a_session_of_its_own(service: SessionService) -> None:
+    await create(service)
+    first, second = await load(service), await load(service)
+    await service.append_event(first, said("hi"))
+    assert second.events == []
+    assert second.state is not first.state
+
+
+async def test_sessions_are_listed_with_their_state_the_latest_last(service: SessionService) -> None:
+    old = await create(service, "old", state={"n": 1, "app:a": 2})
+    await create(service, "new", state={"user:u": 3})
+    await service.create_session(app_name=APP, user_id="another", session_id="other")
+    await service.append_event(old, said("hi", timestamp=4e9))
+    mine = (await service.list_sessions(app_name=APP, user_id=USER)).sessions
+    assert [(session.id, session.state) for session in mine] == [
+        ("new", {"app:a": 2, "user:u": 3}),
+        ("old", {"n": 1, "app:a": 2, "user:u": 3}),
+    ]
+    assert all(not session.events for session in mine)
+    assert len((await service.list_sessions(app_name=APP)).sessions) == 3
+    assert (await service.list_sessions(app_name="none")).sessions == []
+
+
+async def test_a_deleted_session_leaves_nothing_of_its_own(service: SessionService, database: Database) -> None:
+    session = await create(service, state={"a": 1, "user:b": 2})
+    await service.append_event(session, image())
+    await service.delete_session(app_name=APP, user_id=USER, session_id="s")
+    assert await rows(database) == await rows(database, blobs) == await rows(database, sessions) == []
+    assert [row.scope for row in await rows(database, state)] == ["user"]
+    with pytest.raises(SessionNotFoundError):
+        await service.append_event(session, said("hi"))
+    await create(service)
+    with pytest.raises(SessionResetError):  # not even under the same id
+        await service.append_event(session, said("hi"))
+
+
+# Appending
+
+
+def image(size: int = 5_000) -> Event:
+    part = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"\x89" * size))
+    return Event(author="user", content=types.Content(role="user", parts=[types.Part(text="look"), part]))
+
+
+async def test_what_is_appended_is_seen_at_once_and_after_a_load(service: SessionService) -> None:
+    session = await create(service)
+    events = [said("1"), called("c"), answered("c"), replied("2"), said("3")]
+    for event in events:
+        assert await service.append_event(session, event) is event
+    assert session.events == events
+    assert (await load(service)).events == events
+    assert session.last_update_time == events[-1].timestamp == (await load(service)).last_update_time
+
+
+async def test_a_partial_event_is_not_stored(service: SessionService, database: Database) -> None:
+    session = await create(service)
+    await service.append_event(session, replied("hal", partial=True))
+    assert session.events == await rows(database) == []
+
+
+async def test_an_event_of_state_alone_is_neither_history_nor_a_message(
+    service: SessionService, database: Database
+) -> None:
+    session = await create(service)
+    await service.append_event(session, changed(a=1))
+    assert session.events == await rows(database) == []
+    assert session.state == (await load(service)).state == {"a": 1}
+
+
+async def test_an_event_without_words_that_brings_something_is_kept(service: SessionService) -> None:
+    session = await create(service)
+    events = [
+        said("1"),
+        Event(author="bot", actions=EventActions(agent_state={"step": 2})),
+        Event(author="bot", actions=EventActions(end_of_agent=True)),
+        Event(author="bot", error_code="MAX_TOKENS"),
+    ]
+    for event in events:
+        await service.append_event(session, event)
+    assert session.events == events == (await load(service)).events
+
+
+async def test_state_goes_to_its_scope(service: SessionService) -> None:
+    session = await create(service)
+    await create(service, "t")
+    delta = {"a": 1, "user:b": {"c": [None]}, "app:d": None, "temp:e": "gone", "f": float("nan")}
+    await service.append_event(session, Event(author="bot", actions=EventActions(state_delta=delta)))
+    assert session.state["temp:e"] == "gone"
+    shared = {"user:b": {"c": [None]}, "app:d": None}
+    assert (await load(service)).state == {"a": 1, "f": None, **shared}
+    assert (await load(service, "t")).state == shared
+    assert await service.get_user_state(app_name=APP, user_id=USER) == {"b": {"c": [None]}}
+    assert await service.get_user_state(app_name=APP, user_id="nobody") == {}
+    await service.append_event(session, changed(a=None))
+    assert (await load(service)).state["a"] is None
+
+
+async def test_the_readable_columns_stand_beside_the_event(service: SessionService, database: Database) -> None:
+    session = await create(service)
+    for event in (said("hi"), called("c", args={"n": 1}), answered("c"), replied("done")):
+        await service.append_event(session, event)
+    stored = await rows(database)
+    assert [row.role for row in stored] == ["user", "assistant", "tool", "assistant"]
+    assert [row.author for row in stored] == ["user", "bot", "bot", "bot"]
+    assert [row.content for row in stored] == ["hi", "", '{"result": 1}', "done"]
+    assert stored[1].tool_calls == [{"id": "c", "name": "t", "input": '{"n": 1}'}]
+    assert all(row.tokens > 0 and row.generation == 1 for row in stored)
+
+
+async def test_bytes_are_stored_once_a_session_and_come_back(service: SessionService, database: Database) -> None:
+    session = await create(service)
+    for _ in range(2):
+        await service.append_event(session, image())
+    await service.append_event(session, image(500_000))
+    assert len(await rows(database, blobs)) == 2
+    assert max(len(row.event) for row in await rows(database)) < 1_000
+    assert (await load(service)).events == session.events
+
+
+async def test_a_foreign_error_text_is_in_no_table(service: SessionService, database: Database) -> None:
+    session = await create(service)
+    await service.append_event(session, Event(author="bot", error_code="ValueError", error_message="sk-secret"))
+    assert "sk-secret" not in repr(await rows(database))
+
+
+async def test_lone_surrogates_do_not_keep_a_message_from_being_stored(service: SessionService) -> None:
+    session = await create(service)
+    delta = {"k\udc00": "v\udc00"}
+    await service.append_event(session, said("a\ud800b", actions=EventActions(state_delta=delta)))
+    assert texts(session.events) == texts((await load(service)).events) == ["a\ufffdb"]
+    assert (await load(service)).state == {"k\ufffd": "v\ufffd"}
+
+
+async def test_appending_to_a_session_from_elsewhere_is_refused(service: SessionService) -> None:
+    await create(service)
+    with pytest.raises(StoreError):
+        await service.append_event(Session(id="s", app_name=APP, user_id=USER), said("hi"))
+
+
+async def test_a_new_message_closes_the_calls_that_an_ended_turn_left_open(service: SessionService) -> None:
+    session = await create(service)
+    for event in (said("1"), called("c")):
+        await service.append_event(session, event)
+    session = await load(service)
+    assert [bool(event.get_function_calls()) for event in session.events] == [False, True]
+    await service.append_event(session, said("2"))
+    (answer,) = session.events[2].get_function_responses()
+    assert answer.response == {"error": "interrupted, may have taken effect"}
+    assert [texts([event]) for event in (await load(service)).events] == [texts([e]) for e in session.events]
+
+
+async def test_many_sessions_are_written_at_once(service: SessionService) -> None:
+    async def talk(name: str) -> None:
+        session = await create(service, name)
+        for n in range(10):
+            await service.append_event(session, said(f"{name} {n}"))
+
+    await asyncio.gather(*(talk(f"s{n}") for n in range(10)))
+    for n in range(10):
+        assert texts((await load(service, f"s{n}")).events) == [f"s{n} {m}" for m in range(10)]
+
+
+# Resetting
+
+
+async def test_a_reset_takes_the_sessions_own_and_leaves_what_is_shared(
+    service: SessionService, database: Database
+) -> None:
+    session = await create(service, state={"a": 1, "user:b": 2, "app:c": 3})
+    await create(service, "t", state={"a": 1})
+    await service.append_event(session, image())
+    assert await service.reset("s") == 2
+    assert await rows(database) == await rows(database, blobs) == []
+    fresh = await load(service)
+    assert (fresh.state, fresh.events) == ({"user:b": 2, "app:c": 3}, [])
+    assert (await load(service, "t")).state["a"] == 1
+    assert await service.reset("nowhere") is None
+
+
+async def test_what_was_loaded_before_a_reset_can_store_nothing(service: SessionService, database: Database) -> None:
+    session = await create(service)
+    await service.append_event(session, said("hi"))
+    await service.reset("s")
+    for stale in (session, copy.deepcopy(session)):
+        for event in (replied("late"), image(), changed(**{"user:late": 1})):
+            with pytest.raises(SessionResetError):
+                await service.append_event(stale, event)
+    assert await rows(database) == await rows(database, blobs) == await rows(database, state) == []
+    assert texts(session.events) == ["hi"]
+    await service.append_event(await load(service), said("anew"))
+    assert [row.generation for row in await rows(database)] == [2]
+
+
+# Loading
+
+
+async def test_config_picks_the_newest_events(service: SessionService) -> None:
+    session = await create(service)
+    for n in range(6):
+        await service.append_event(session, said(str(n), timestamp=float(n)))
+    for config, expected in (
+        (GetSessionConfig(num_recent_events=2), ["4", "5"]),
+        (GetSessionConfig(num_recent_events=0), []),
+        (GetSessionConfig(after_timestamp=3.0), ["3", "4", "5"]),
+        (GetSessionConfig(after_timestamp=3.0, num_recent_events=1), ["5"]),
+    ):
+        assert texts((await load(service, config=config)).events) == expected
+
+
+async def fill(database: Database, turns: int, *, session: str = "s") -> None:
+    """A long history, written past the service."""
+    base = {"session": session, "generation": 1, "invocation_id": "", "tool_calls": [], "tokens": 5, "created_at": 1.0}
+    talk = [
+        {**base, "role": role, "author": "", "content": f"{role} {n}"}
+        for n in range(turns)
+        for role in ("user", "assistant")
+    ]
+    async with database.write() as connection:
+        await connection.execute(sa.insert(messages), talk)
+
+
+async def test_the_cost_of_loading_does_not_grow_with_the_history(
+    service: SessionService, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    original = Loader._read
+
+    async def counted(self: Loader, *where: Any, **more: Any) -> Any:
+        found = await original(self, *where, **more)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(Loader, "_read", counted)
+    costs = []
+    for name, turns in (("short", 100), ("long", 3_000)):
+        await create(service, name)
+        await fill(database, turns, session=name)
+        read.clear()
+        with statements(database) as run:
+            events = (await load(service, name)).events
+        assert len(events) == 40
+        assert texts(events)[0] == f"user {turns - 20}"
+        costs.append((len(run), sum(read)))
+    assert costs[0] == costs[1]
+    assert costs[0][1] < 100
+
+
+async def test_every_query_of_a_load_uses_an_index(service: SessionService, database: Database) -> None:
+    await create(service)
+    await fill(database, 50)
+    with statements(database) as run:
+        await load(service)
+    async with database.read() as connection:
+        for sql, parameters in run:
+            plan = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters)
+            steps = [row.detail for row in plan]
+            assert not any(step.startswith("SCAN") for step in steps), (sql, steps)
+
+
+async def test_the_budget_bounds_what_is_loaded(database: Database, counter: TokenCounter) -> None:
+    service = SessionService(database, counter, budget=50, agent="bot")
+    await create(service)
+    await fill(database, 30)
+    assert texts((await load(service)).events) == [
+        f"{role} {n}" for n in range(25, 30) for role in ("user", "assistant")
+    ]
+
+
+async def test_a_turn_longer_than_the_budget_is_loaded_with_its_question(
+    database: Database, counter: TokenCounter
+) -> None:
+    service = SessionService(database, counter, budget=200, agent="bot")
+    session = await create(service)
+    await service.append_event(session, said("question"))
+    for n in range(100):
+        await service.append_event(session, called(f"c{n}"))
+        await service.append_event(session, answered(f"c{n}"))
+    events = (await load(service)).events
+    assert texts(events[:1]) == ["question"]
+    assert 4 < len(events) < 60
+
+
+async def test_an_open_confirmation_survives_any_number_of_turns(service: SessionService) -> None:
+    session = await create(service)
+    args = {"originalFunctionCall": {"id": "c", "name": "t"}}
+    story = [
+        said("do it"),
+        called("c"),
+        called("k", name="adk_request_confirmation", args=args, long_running_tool_ids={"k"}),
+        answered("c", response={"error": "needs a confirmation"}),
+    ]
+    for event in (said("before"), replied("yes"), *story):
+        await service.append_event(session, event)
+    for n in range(60):
+        await service.append_event(session, said(f"q{n}"))
+        await service.append_event(session, replied(f"a{n}"))
+    session = await load(service)
+    assert session.events[:4] == story
+    decided = answered("k", name="adk_request_confirmation", response={"confirmed": True}, author="user")
+    await service.append_event(session, decided)
+    session = await load(service)
+    assert session.events[:4] == story  # the decided call may still have to run
+    await service.append_event(session, answered("c"))
+    await service.append_event(session, replied("done"))
+    await service.append_event(session, said("next"))
+    events = (await load(service)).events
+    assert not any(event.get_function_calls() or event.get_function_responses() for event in events)
+    assert texts(events)[-2:] == ["done", "next"]
+
+
+async def test_a_message_that_cannot_be_read_does_not_cost_the_session(
+    service: SessionService, database: Database
+) -> None:
+    session = await create(service)
+    for event in (said("1"), image(), replied("2")):
+        await service.append_event(session, event)
+    first, second, _ = [row.id for row in await rows(database)]
+    async with database.write() as connection:
+        await connection.execute(sa.update(messages).where(messages.c.id == first).values(event="{"))
+        await connection.execute(sa.delete(blobs))
+    events = (await load(service)).events
+    assert texts(events) == ["1", "look", "2"]
+    assert [event.id for event in events[:2]] == [f"message-{first}", f"message-{second}"]
