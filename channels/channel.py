@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
+from core.inbound import Inbound
+
 
 class Priority(IntEnum):
     """Which call goes first when a platform's budget is short; a `TICK` that cannot go now is dropped."""
@@ -45,8 +47,20 @@ class Plan:
     priority: Priority
 
 
-#: Awaited with the new message's id after each post and before the next.
-Record = Callable[[str], Awaitable[None]]
+#: Awaited after each post and before the next, with the chunk's position and the new message's id.
+Record = Callable[[int, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the model reads.
+
+    Attributes:
+        speaker: the name of who wrote it.
+    """
+
+    text: str
+    speaker: str
 
 
 class Surface(Protocol):
@@ -63,15 +77,14 @@ class Surface(Protocol):
 
         Returns:
             Whether all of it is shown now; a `TICK` may be dropped for the budget's sake.
+
+        Raises:
+            SurfaceError: it cannot be shown.
         """
         ...
 
-    async def heard(self) -> None:
-        """Let the author see that the message waits for its turn."""
-        ...
-
     async def begun(self) -> None:
-        """Take back what `heard` showed."""
+        """Take back the sign that the message waits, if it bears one."""
         ...
 
 
@@ -93,8 +106,14 @@ class Channel(Protocol):
         """Hear nothing more; replies may still be shown."""
         ...
 
-    async def aclose(self) -> None:
-        """Give back every connection."""
+    def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
+        """Where an answer to a message with this address is shown.
+
+        Args:
+            turn_id: what the reply's messages can be found by when their ids were lost.
+        """
         ...
 
-    def surface(self, address: Mapping[str, Any]) -> Surface: ...
+    async def read(self, inbound: Inbound) -> Heard:
+        """The message in words: names where the platform has ids."""
+        ...

@@ -5,6 +5,7 @@
     ├── StoreError               the database cannot be reached, or is not what it should be
     │   └── SessionResetError    the session was reset while something still wrote to it
     ├── ToolError                a tool is not what the agent needs it to be
+    ├── SurfaceError             the platform will not show a reply, whatever is tried
     └── ProviderError            the model could not answer
         ├── ProviderAuthError        the key is missing, wrong, or may not use the model
         ├── UnknownModelError        no such model; names it
@@ -49,6 +50,10 @@ class SessionResetError(StoreError):
 
 class ToolError(ParleyError):
     """A tool is declared or configured in a way that the agent cannot use."""
+
+
+class SurfaceError(ParleyError):
+    """A reply cannot be shown: its place is gone, closed or forbidden, or the platform stayed out of reach."""
 
 
 class ProviderError(ParleyError):

@@ -6,14 +6,6 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Author:
-    """Who wrote it: the platform's id, and the name that the model reads."""
-
-    id: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Inbound:
     """One message that asks for an answer.
 
@@ -23,10 +15,10 @@ class Inbound:
         place: who or where the conversation is, stable over its sessions: ADK's `user_id`.
         channel: the name of the adapter that heard it, and that shows the answer.
         address: where the answer is to be shown, in the adapter's own words (JSON).
+        author: the platform's id of who wrote it.
         text: what was said, without the mention that called the bot.
-        shared: whether more people than the author speak in this session.
-        attachments: the names of the files that came along.
         sent_at: when the platform got it, in seconds since the epoch: the order within the session.
+        attachments: the names of the files that came along.
     """
 
     event_key: str
@@ -34,10 +26,9 @@ class Inbound:
     place: str
     channel: str
     address: Mapping[str, Any]
-    author: Author
+    author: str
     text: str
     sent_at: float
-    shared: bool = False
     attachments: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -45,10 +36,9 @@ class Inbound:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Inbound":
-        return cls(
-            **{
-                **data,
-                "author": Author(**data["author"]),
-                "attachments": tuple(data["attachments"]),
-            }
-        )
+        return cls(**{**data, "attachments": tuple(data["attachments"])})
+
+
+def storable(text: str) -> str:
+    """`text` without what no database or model takes: NUL is dropped, half a surrogate pair becomes U+FFFD."""
+    return text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -12,7 +12,8 @@ metadata = sa.MetaData(
 
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
-#: A conversation. A reset begins a new generation of it.
+#: A conversation. A reset begins a new generation of it; `generation` and `created_at` together tell one life
+#: of a conversation from every other, even from that of a deleted one under the same id.
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -23,8 +24,10 @@ sessions = sa.Table(
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
 )
+sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
-#: One accepted message of a platform, under a key that a second delivery has as well.
+#: One accepted message of a platform, under a key that a second delivery has as well. `inbound` is the message;
+#: a reset takes it away, and the key stays.
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -32,12 +35,16 @@ inbox = sa.Table(
     sa.Column("event_key", sa.Text, nullable=False, unique=True),
     sa.Column("session", sa.Text, nullable=False),
     sa.Column("generation", sa.Integer, nullable=False),
-    sa.Column("inbound", sa.JSON, nullable=False),
+    sa.Column("place", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("inbound", sa.JSON(none_as_null=True)),
     sa.Column("sent_at", sa.Double, nullable=False),
     sa.Column("accepted_at", sa.Double, nullable=False),
     sa.Column("turn", sa.Text),
     sa.Column("outcome", sa.Text),
 )
+sa.Index("ix_inbox_place_author", inbox.c.place, inbox.c.author, inbox.c.sent_at)
+sa.Index("ix_inbox_turn", inbox.c.turn)
 sa.Index(
     "ix_inbox_waiting",
     inbox.c.session,
@@ -54,8 +61,6 @@ turns = sa.Table(
     sa.Column("session", sa.Text, nullable=False, index=True),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
-    sa.Column("invocation_id", sa.Text),
-    sa.Column("address", sa.JSON, nullable=False),
     sa.Column("text", sa.Text),
     sa.Column("chunks", sa.JSON, nullable=False),
     sa.Column("usage", sa.JSON),
@@ -71,7 +76,10 @@ sa.Index(
     postgresql_where=turns.c.state.in_(["running", "answered"]),
 )
 
-#: One stored ADK event, beside what people and searches read of it.
+#: One stored ADK event, beside what people and searches read of it. `role` is user, assistant, tool, or event
+#: for what carries no words (an agent's checkpoint, a compaction, an error). `tokens` is what it costs to send.
+#: `held` keeps a row from being cut out of the history: the long-running calls that it made, each with whether
+#: it was answered, until the turn after the last answer; empty for ever (a compaction); null for all others.
 messages = sa.Table(
     "messages",
     metadata,
@@ -84,12 +92,21 @@ messages = sa.Table(
     sa.Column("content", sa.Text, nullable=False, server_default=""),
     sa.Column("tool_calls", sa.JSON, nullable=False),
     sa.Column("tokens", sa.Integer, nullable=False),
+    sa.Column("held", sa.JSON(none_as_null=True)),
     sa.Column("event", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
 )
 sa.Index("ix_messages_session_id", messages.c.session, messages.c.id)
+sa.Index(
+    "ix_messages_held",
+    messages.c.session,
+    messages.c.id,
+    sqlite_where=messages.c.held.is_not(None),
+    postgresql_where=messages.c.held.is_not(None),
+)
 
-#: ADK's state by scope: `app` (owner: the app), `user` (owner: app and user), `session` (owner: the session).
+#: ADK's state by scope: `app` (owner: the app), `user` (owner: app and user as a JSON list), `session` (owner:
+#: the session's id). A key may be there with the value null.
 state = sa.Table(
     "state",
     metadata,

@@ -1,0 +1,106 @@
+"""The bot: all parts made, wired, run and taken down again. The one place that knows them all."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from bot.settings import LOCAL_MODEL, Settings
+from channels.answer import Answerer
+from channels.channel import Channel
+from channels.slack.channel import SlackChannel
+from core.agent import make_app
+from core.errors import SettingsError, StoreError
+from core.inbox import Inbox
+from core.models.adapter import ModelAdapter
+from core.models.catalog import make_provider
+from core.runtime import AgentRuntime, warm_up
+from core.sessions.service import SessionService
+from core.store.database import Database
+from core.store.migrate import migrate, pending
+from core.tokens import TokenCounter
+from core.tools import load_tools
+from core.turns import Turns
+from core.worker import Worker
+
+log = logging.getLogger(__name__)
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Run every channel that has its tokens, until `stop` is set; then end what is under way.
+
+    Raises:
+        SettingsError: a setting keeps it from starting.
+        StoreError: the database does.
+    """
+    async with _parts(settings) as (channels, answerer, turns, worker):
+        for turn in await turns.left_over():
+            await answerer.recover(turn)
+        working = asyncio.create_task(worker.run(), name="worker")
+        try:
+            for channel in channels.values():
+                await channel.start()
+                log.info("%s: listening", channel.name)
+            log.info("ready")
+            await _first(stop, working)
+        finally:
+            log.info("stopping")
+            for channel in channels.values():
+                await channel.stop()
+            await worker.stop(settings.stop_seconds)
+            await working
+
+
+@asynccontextmanager
+async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], Answerer, Turns, Worker]]:
+    async with AsyncExitStack() as stack:
+        database = await open_database(settings)
+        stack.push_async_callback(database.aclose)
+        provider, model = make_provider(settings.model, settings.endpoints)
+        stack.push_async_callback(provider.aclose)
+        if settings.model == LOCAL_MODEL:
+            log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
+        counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
+        sessions = SessionService(database, counter, budget=settings.history_tokens, agent=settings.agent_name)
+        app = make_app(
+            settings.agent, model=ModelAdapter(model=model, provider=provider), tools=load_tools(settings.tools)
+        )
+        runtime = AgentRuntime(app, sessions)
+        stack.push_async_callback(runtime.aclose)
+        await warm_up()
+        turns, channels = Turns(database), dict[str, Channel]()
+        answerer = Answerer(runtime, turns, channels, time_limit=settings.turn_seconds)
+        worker = Worker(turns, answerer.answer, limit=settings.turns_at_once)
+        inbox = Inbox(database, sessions, worker, app=app.name)
+        if settings.slack is not None:
+            channels[SlackChannel.name] = SlackChannel(settings.slack, inbox)
+        if not channels:
+            raise SettingsError("no channel: set SLACK_BOT_TOKEN and SLACK_APP_TOKEN")
+        yield channels, answerer, turns, worker
+
+
+async def open_database(settings: Settings) -> Database:
+    """The database, with the schema that this version works with.
+
+    Raises:
+        StoreError: it cannot be used, or `migrate` has to be run first.
+    """
+    database = Database(settings.database)
+    try:
+        if database.is_sqlite:
+            await migrate(database)
+        elif missing := await pending(database):
+            raise StoreError(f"DATABASE_URL: the database lacks {len(missing)} migrations: run `parley migrate`")
+    except BaseException:
+        await database.aclose()
+        raise
+    return database
+
+
+async def _first(stop: asyncio.Event, working: asyncio.Task[None]) -> None:
+    """Wait for the stop, or for the worker to break."""
+    stopped = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        await asyncio.wait([stopped, working], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()

@@ -1,0 +1,116 @@
+"""The command line: `python -m bot COMMAND`, or `parley COMMAND`."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+
+import typer
+
+from bot import app, check, logs, sandbox
+from bot import settings as configuration
+from core.errors import ParleyError, SettingsError
+from core.store.database import Database
+from core.store.migrate import migrate as apply_migrations
+from core.tokens import warm as fetch_vocabulary
+
+cli = typer.Typer(
+    help="Any Google ADK agent becomes a teammate in Slack.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Work = Callable[[configuration.Settings, asyncio.Event], Awaitable[None]]
+
+
+@cli.command()
+def run() -> None:
+    """Run the bot on every platform whose tokens are set; without any, start the sandbox."""
+    settings = configuration.load()
+    if settings.slack is not None:
+        _run(app.run, settings)
+    elif "DYNO" in os.environ:
+        raise SettingsError("SLACK_BOT_TOKEN and SLACK_APP_TOKEN are not set: see README.md on how to get them")
+    else:
+        _say("No SLACK_BOT_TOKEN and SLACK_APP_TOKEN: starting the sandbox, a Slack on this machine.")
+        _run(sandbox.run, settings)
+
+
+@cli.command(name="sandbox")
+def run_sandbox() -> None:
+    """Run a Slack on this machine and the bot against it; you type as its users."""
+    _run(sandbox.run, configuration.load())
+
+
+@cli.command(name="check")
+def check_settings() -> None:
+    """Try every setting for real and say what to do about what fails."""
+    findings = asyncio.run(check.check())
+    for finding in findings:
+        _say(str(finding))
+    raise typer.Exit(code=any(not finding.is_good for finding in findings))
+
+
+@cli.command()
+def migrate() -> None:
+    """Bring the database to the schema that this version works with."""
+
+    async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
+        database = Database(settings.database)
+        try:
+            applied = await apply_migrations(database)
+        finally:
+            await database.aclose()
+        _say(f"applied {', '.join(applied)}" if applied else "nothing to do")
+
+    _run(work, configuration.load())
+
+
+@cli.command()
+def warm() -> None:
+    """Fetch what the bot must not fetch while it runs: the vocabulary that tokens are counted with."""
+    _say(f"tokens are counted with {fetch_vocabulary(configuration.load().vocabulary_dir)}")
+
+
+def main() -> None:
+    """Run a command; a fault that Parley knows ends it with one line each, and without a stack trace."""
+    try:
+        cli()
+    except SettingsError as error:
+        for fault in error.faults:
+            _complain(fault)
+        sys.exit(2)
+    except ParleyError as error:
+        _complain(str(error))
+        sys.exit(1)
+
+
+def _run(work: Work, settings: configuration.Settings) -> None:
+    """Run `work` with a stop that SIGTERM and the first Ctrl-C set; a second Ctrl-C ends the process at once."""
+
+    async def main() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def on_interrupt() -> None:
+            stop.set()
+            loop.remove_signal_handler(signal.SIGINT)
+
+        loop.add_signal_handler(signal.SIGINT, on_interrupt)
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+        await work(settings, stop)
+
+    logs.configure(settings.log_level)
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _say(line: str) -> None:
+    typer.echo(line)
+
+
+def _complain(line: str) -> None:
+    typer.echo(line, err=True)

@@ -1,0 +1,186 @@
+"""Settings: from the environment, and from `.env` where the environment is silent."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from channels.slack.channel import SlackSettings
+from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, AgentConfig
+from core.errors import SettingsError
+from core.models.catalog import Endpoints
+from core.secrets import remember
+
+_SLACK_APPS = "https://api.slack.com/apps"
+
+DEFAULT_MODEL = "gemini-3.5-flash"
+
+#: Needs no key and no network.
+LOCAL_MODEL = "local/smollm2-135m"
+
+
+class Settings(BaseSettings):
+    """Every setting; `.env.example` explains them one by one."""
+
+    model_config = SettingsConfigDict(env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True)
+
+    slack_bot_token: SecretStr | None = None
+    slack_app_token: SecretStr | None = None
+    slack_api_url: str = "https://slack.com/api/"
+
+    model: str = DEFAULT_MODEL
+    google_api_key: SecretStr | None = None
+    google_base_url: str | None = None
+    openai_api_key: SecretStr | None = None
+    openai_base_url: str | None = None
+
+    agent_name: str = Field(default=DEFAULT_NAME, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    agent_instruction: str = DEFAULT_INSTRUCTION
+    tools: Annotated[tuple[str, ...], NoDecode] = ("core.tools:current_time",)
+
+    database_url: str = ""
+    allow_ephemeral_database: bool = False
+    data_dir: Path = Path(".parley")
+    history_tokens: int = Field(default=32_000, gt=0)
+
+    turn_seconds: float = Field(default=600, gt=0)
+    turns_at_once: int = Field(default=100, gt=0)
+    stop_seconds: float = Field(default=20, gt=0)
+
+    log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("slack_bot_token")
+    @classmethod
+    def _is_bot_token(cls, value: SecretStr | None) -> SecretStr | None:
+        return _begins(value, "xoxb-", "OAuth & Permissions")
+
+    @field_validator("slack_app_token")
+    @classmethod
+    def _is_app_token(cls, value: SecretStr | None) -> SecretStr | None:
+        return _begins(value, "xapp-", "Basic Information, App-Level Tokens (scope connections:write)")
+
+    @field_validator("slack_api_url")
+    @classmethod
+    def _ends_in_slash(cls, value: str) -> str:
+        return value if value.endswith("/") else f"{value}/"
+
+    @field_validator("database_url")
+    @classmethod
+    def _with_driver(cls, value: str) -> str:
+        """Heroku says `postgres://`; SQLAlchemy wants to be told the driver."""
+        for prefix in ("postgres://", "postgresql://"):
+            if value.startswith(prefix):
+                value = f"postgresql+asyncpg://{value.removeprefix(prefix)}"
+        if value.startswith("sqlite://"):
+            value = f"sqlite+aiosqlite://{value.removeprefix('sqlite://')}"
+        if value and not value.startswith(("postgresql+asyncpg://", "sqlite+aiosqlite://")):
+            raise ValueError("it must be a postgresql:// or sqlite:/// URL")
+        if value:
+            try:
+                make_url(value)
+            except ArgumentError:
+                raise ValueError("it is not a URL") from None
+        return value
+
+    @model_validator(mode="after")
+    def _agree(self) -> "Settings":
+        if self.slack_bot_token and not self.slack_app_token:
+            raise ValueError(
+                f"SLACK_APP_TOKEN is missing beside SLACK_BOT_TOKEN: make one at {_SLACK_APPS}, your app, under "
+                "Basic Information, App-Level Tokens (scope connections:write)"
+            )
+        if self.slack_app_token and not self.slack_bot_token:
+            raise ValueError(
+                f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {_SLACK_APPS}, your app, under "
+                "OAuth & Permissions"
+            )
+        if "DYNO" in os.environ and self.database.startswith("sqlite") and not self.allow_ephemeral_database:
+            raise ValueError(
+                "DATABASE_URL: a dyno's disk does not outlive a restart; add Postgres with "
+                "`heroku addons:create heroku-postgresql`, or set ALLOW_EPHEMERAL_DATABASE=1 to lose all memory daily"
+            )
+        return self
+
+    @property
+    def database(self) -> str:
+        return self.database_url or f"sqlite+aiosqlite:///{self.data_dir / 'parley.db'}"
+
+    @property
+    def sandbox_model(self) -> str:
+        """The model that was chosen; where none was and there is no key, the one that needs none."""
+        return LOCAL_MODEL if self.model == DEFAULT_MODEL and self.google_api_key is None else self.model
+
+    @property
+    def vocabulary_dir(self) -> Path:
+        """Where `warm` puts what tokens are counted with."""
+        return self.data_dir / "tiktoken"
+
+    @property
+    def slack(self) -> SlackSettings | None:
+        if self.slack_bot_token is None or self.slack_app_token is None:
+            return None
+        return SlackSettings(
+            bot_token=self.slack_bot_token.get_secret_value(),
+            app_token=self.slack_app_token.get_secret_value(),
+            api_url=self.slack_api_url,
+        )
+
+    @property
+    def endpoints(self) -> Endpoints:
+        return Endpoints(
+            google_api_key=_revealed(self.google_api_key),
+            google_base_url=self.google_base_url,
+            openai_api_key=_revealed(self.openai_api_key),
+            openai_base_url=self.openai_base_url,
+        )
+
+    @property
+    def agent(self) -> AgentConfig:
+        return AgentConfig(name=self.agent_name, instruction=self.agent_instruction)
+
+    def secrets(self) -> list[str]:
+        """Every value that must not leave the process."""
+        values = [value.get_secret_value() for _, value in self if isinstance(value, SecretStr)]
+        password = make_url(self.database).password
+        return [*values, password] if password else values
+
+
+def load() -> Settings:
+    """The settings, with their secrets remembered for redaction.
+
+    Raises:
+        SettingsError: a line for each that is missing, malformed or in contradiction.
+    """
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        raise SettingsError(*(_line(fault) for fault in error.errors(include_input=False))) from None
+    for secret in settings.secrets():
+        remember(secret)
+    return settings
+
+
+def _line(fault: object) -> str:
+    assert isinstance(fault, dict)
+    variable = str(fault["loc"][0]).upper() if fault["loc"] else ""
+    said = str(fault["msg"]).removeprefix("Value error, ")
+    return f"{variable}: {said}" if variable else said
+
+
+def _begins(value: SecretStr | None, prefix: str, where: str) -> SecretStr | None:
+    if value is not None and not value.get_secret_value().startswith(prefix):
+        raise ValueError(f"it must begin with {prefix}; copy it at {_SLACK_APPS}, your app, under {where}")
+    return value
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None

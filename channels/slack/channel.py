@@ -1,0 +1,220 @@
+"""Slack, through slack-bolt in Socket Mode."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltContext
+from slack_bolt.response import BoltResponse
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from channels import words
+from channels.channel import Heard
+from channels.slack.calls import Caller
+from channels.slack.hearing import NAME, Call, hear, place
+from channels.slack.people import People
+from channels.slack.receipts import Receipts
+from channels.slack.socket import connect
+from channels.slack.surface import SlackSurface
+from channels.slack.text import to_words, users_named
+from core.errors import SettingsError, SurfaceError
+from core.inbound import Inbound
+from core.inbox import Inbox
+
+log = logging.getLogger(__name__)
+
+#: Seconds that connecting may take, and that one call of the Web API may take.
+CONNECT_TIMEOUT = 30.0
+CALL_TIMEOUT = 15
+
+#: The slash command that starts over.
+RESET_COMMAND = "/reset"
+
+#: What the bot may not do without; `manifest.json` asks for the same.
+SCOPES = frozenset(
+    {
+        "app_mentions:read",
+        "channels:history",
+        "chat:write",
+        "commands",
+        "groups:history",
+        "im:history",
+        "metadata.message:read",
+        "mpim:history",
+        "reactions:write",
+        "users:read",
+    }
+)
+
+_WHERE = "at https://api.slack.com/apps, your app"
+_WHERE_BOT_TOKEN = f"It begins with xoxb- and is found {_WHERE}, under OAuth & Permissions."
+_WHERE_APP_TOKEN = (
+    f"It begins with xapp-, needs the scope connections:write, and is made {_WHERE}, under Basic Information."
+)
+_WHERE_SCOPES = f"Add them {_WHERE}, under OAuth & Permissions, and install the app again."
+
+
+@dataclass(frozen=True, slots=True)
+class SlackSettings:
+    """How to reach a workspace."""
+
+    bot_token: str = field(repr=False)
+    app_token: str = field(repr=False)
+    api_url: str = "https://slack.com/api/"
+
+
+class SlackChannel:
+    """The Slack adapter. To be made inside a running event loop."""
+
+    name = NAME
+
+    def __init__(self, settings: SlackSettings, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._app_token = settings.app_token
+        self._client = client(settings)
+        self._caller = Caller(self._client)
+        self._people = People(self._caller)
+        self._receipts = Receipts(self._caller)
+        self._app = AsyncApp(client=self._client, attaching_conversation_kwargs_enabled=False)
+        self._app.use(self._dispatch)
+        self._app.command(RESET_COMMAND)(self._take_reset_command)
+        self._socket = connect(self._app, settings.app_token)
+        self._errands: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        await verify(self._client, self._app_token)
+        await asyncio.wait_for(self._socket.connect_async(), CONNECT_TIMEOUT)
+
+    async def stop(self) -> None:
+        await self._socket.close_async()
+        if self._errands:
+            await asyncio.wait(self._errands, timeout=CALL_TIMEOUT)
+
+    def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
+        return SlackSurface(self._caller, self._receipts, address, turn_id)
+
+    async def read(self, inbound: Inbound) -> Heard:
+        """The message in words; in a channel, where several may speak, the speaker's name comes first."""
+        users = {inbound.author, *users_named(inbound.text)}
+        names = await self._people.names(str(inbound.address["team"]), users)
+        speaker = names[inbound.author]
+        text = to_words(inbound.text, names)
+        if inbound.attachments:
+            files = ", ".join(inbound.attachments)
+            text = f"{text}\n[{speaker} sent files that you cannot open: {files}]".strip()
+        text = text or f"[{speaker} called you without saying anything]"
+        is_direct = str(inbound.address["channel"]).startswith("D")
+        return Heard(text if is_direct else f"{speaker}: {text}", speaker)
+
+    async def _dispatch(
+        self,
+        body: dict[str, Any],
+        context: AsyncBoltContext,
+        next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - Bolt's name
+    ) -> BoltResponse:
+        """Hear every event before Bolt acknowledges it, so that what is acknowledged is kept.
+
+        What raises here is not acknowledged, and Slack delivers it again.
+        """
+        if body.get("command") == RESET_COMMAND:
+            return await next()
+        if body.get("type") == "event_callback" and (call := hear(body, bot_user_id=context.bot_user_id or "")):
+            await self._take(call)
+        return BoltResponse(status=200)
+
+    async def _take(self, call: Call) -> None:
+        inbound = call.inbound
+        if not call.is_called and not await self._inbox.is_session(inbound.session_id):
+            return
+        if call.is_reset:
+            dropped = await self._inbox.reset(inbound)
+            if dropped is not None:
+                self._run(self._confirm_reset(inbound, dropped))
+            return
+        waits = self._inbox.is_busy(inbound.session_id)
+        if await self._inbox.accept(inbound) and waits:
+            self._receipts.give(inbound.address)
+
+    async def _confirm_reset(self, inbound: Inbound, dropped: list[Inbound]) -> None:
+        try:
+            await self.surface(inbound.address).say(words.RESET_DONE)
+            for waiting in dropped:
+                await self._receipts.take_back(waiting.address)
+        except SurfaceError as error:
+            log.error("the reset cannot be confirmed: %s", error)
+
+    async def _take_reset_command(self, ack: AsyncAck, command: dict[str, Any]) -> None:
+        """Start over in the thread of this channel or direct message in which the asker spoke last.
+
+        Slack allows no slash commands in threads and tells none with one.
+        """
+        team, channel, user = command["team_id"], command["channel_id"], command["user_id"]
+        session = await self._inbox.latest_session(place=place(team, channel), author=user)
+        if session is None:
+            await ack(words.NOTHING_TO_RESET)
+            return
+        root = session.rpartition(":")[2]
+        inbound = Inbound(
+            event_key=f"{NAME}:{team}:{channel}:command:{command['trigger_id']}",
+            session_id=session,
+            place=place(team, channel),
+            channel=NAME,
+            address={"team": team, "channel": channel, "thread_ts": root, "ts": root},
+            author=user,
+            text=RESET_COMMAND,
+            sent_at=time.time(),
+        )
+        await self._inbox.reset(inbound)
+        await ack(words.RESET_DONE)
+
+    def _run(self, errand: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+
+def client(settings: SlackSettings) -> AsyncWebClient:
+    """A Web API client that tries nothing twice by itself: a call that is made again may take effect twice."""
+    return AsyncWebClient(settings.bot_token, base_url=settings.api_url, timeout=CALL_TIMEOUT, retry_handlers=[])
+
+
+async def verify(web: AsyncWebClient, app_token: str) -> str:
+    """Try both tokens for real.
+
+    Returns:
+        Who the bot is, and where.
+
+    Raises:
+        SettingsError: a line for each token that Slack does not take, or for scopes that are missing.
+    """
+    faults = []
+    who = ""
+    try:
+        answer = await web.auth_test()
+        who = f"{answer['user']} in {answer['team']}"
+        granted = set(str(answer.headers.get("x-oauth-scopes", "")).split(","))
+        if missing := sorted(SCOPES - granted):
+            faults.append(f"SLACK_BOT_TOKEN: the app lacks the scopes {', '.join(missing)}. {_WHERE_SCOPES}")
+    except SlackApiError as error:
+        faults.append(f"SLACK_BOT_TOKEN: Slack says {_code(error)}. {_WHERE_BOT_TOKEN}")
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise SettingsError(f"SLACK_API_URL: {web.base_url} cannot be reached ({type(error).__name__}).") from error
+    try:
+        await web.apps_connections_open(app_token=app_token)
+    except SlackApiError as error:
+        faults.append(f"SLACK_APP_TOKEN: Slack says {_code(error)}. {_WHERE_APP_TOKEN}")
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise SettingsError(f"SLACK_API_URL: {web.base_url} cannot be reached ({type(error).__name__}).") from error
+    if faults:
+        raise SettingsError(*faults)
+    return who
+
+
+def _code(error: SlackApiError) -> str:
+    data = getattr(error.response, "data", None)
+    return str(data.get("error")) if isinstance(data, dict) else "something unreadable"

@@ -1,0 +1,81 @@
+"""What of all that Slack says is meant for the bot."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from channels.slack.text import without_mention
+from core.inbound import Inbound, storable
+
+#: The channel's name in sessions, inbox and logs.
+NAME = "slack"
+
+#: Messages that people write; every other subtype is Slack's own talk, an edit, or a bot's.
+_SPOKEN = {None, "file_share", "thread_broadcast"}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A message of a person.
+
+    Attributes:
+        is_called: whether it calls the bot by name or is written to it alone. Otherwise it is one that the
+            bot answers only in a thread where it speaks already.
+        is_reset: whether it asks for nothing but to start over.
+    """
+
+    inbound: Inbound
+    is_called: bool
+    is_reset: bool
+
+
+def hear(body: Mapping[str, Any], *, bot_user_id: str) -> Call | None:
+    """The call in an Events API payload, if it is one.
+
+    `app_mention` and `message` are two events about one message: they give the same event key, which is made of
+    where and when it was said.
+    """
+    event = body.get("event") or {}
+    if event.get("type") not in ("app_mention", "message"):
+        return None
+    if event.get("subtype") not in _SPOKEN or event.get("bot_id") or event.get("hidden"):
+        return None
+    user, channel, ts = event.get("user"), event.get("channel"), event.get("ts")
+    if not (user and channel and ts) or user == bot_user_id:
+        return None
+    said = event.get("text") or ""
+    is_direct = event.get("channel_type") == "im" or channel.startswith("D")
+    is_called = event["type"] == "app_mention" or is_direct or f"<@{bot_user_id}" in said
+    if not is_called and not event.get("thread_ts"):
+        return None
+    text = storable(without_mention(said, bot_user_id))
+    team = team_of(body)
+    root = event.get("thread_ts") or ts
+    inbound = Inbound(
+        event_key=f"{NAME}:{team}:{channel}:{ts}",
+        session_id=session_id(team, channel, root),
+        place=place(team, channel),
+        channel=NAME,
+        address={"team": team, "channel": channel, "thread_ts": root, "ts": ts},
+        author=user,
+        text=text,
+        sent_at=float(ts),
+        attachments=tuple(file.get("name") or file.get("id", "a file") for file in event.get("files") or ()),
+    )
+    return Call(inbound, is_called, is_reset=is_called and text.strip(" .!/").lower() == "reset")
+
+
+def team_of(body: Mapping[str, Any]) -> str:
+    """The workspace in which the bot was spoken to."""
+    authorizations = body.get("authorizations") or [{}]
+    found = authorizations[0].get("team_id") or body.get("team_id") or authorizations[0].get("enterprise_id")
+    return str(found or body.get("enterprise_id") or "")
+
+
+def place(team: str, channel: str) -> str:
+    return f"{NAME}:{team}:{channel}"
+
+
+def session_id(team: str, channel: str, root_ts: str) -> str:
+    """A thread is a session; its first message has the same one as what is said under it."""
+    return f"{place(team, channel)}:{root_ts}"

@@ -1,0 +1,160 @@
+"""Shows a reply in a Slack thread."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from channels.channel import Limits, Plan, Priority, Record
+from channels.pacer import Window
+from channels.slack.calls import Answer, Caller, RefusedError
+from channels.slack.receipts import Receipts
+from channels.slack.text import inert, plain
+
+#: One size for every way that Slack has of showing text: `chat.update` fails above about 4,000 characters,
+#: and its limits on blocks and streams are larger.
+LIMITS = Limits(chunk_size=3_500, measure=lambda text: len(inert(text).encode()))
+
+#: Slack: one message a second in a channel, with short bursts.
+POSTS = Window(calls=3, seconds=3)
+
+#: Slack's Tier 3, for each method by itself: 50 calls a minute for an app in a workspace.
+TIER_3 = Window(calls=50, seconds=60)
+
+#: Marks what was posted, so that it is found again when Slack's answer to its posting was lost.
+_METADATA = "parley_chunk"
+
+#: The most of a message's plain text that goes into its notification, in characters.
+_NOTICE_SIZE = 3_000
+
+
+class SlackSurface:
+    """One reply in one thread.
+
+    Args:
+        address: `team`, `channel`, `thread_ts`, and `ts` of the message that is answered.
+    """
+
+    limits = LIMITS
+
+    def __init__(self, caller: Caller, receipts: Receipts, address: Mapping[str, Any], turn_id: str) -> None:
+        self._caller = caller
+        self._receipts = receipts
+        self._address = address
+        self._team = str(address["team"])
+        self._channel = str(address["channel"])
+        self._thread_ts = str(address["thread_ts"])
+        self._asked_ts = str(address["ts"])
+        self._turn_id = turn_id
+        self._shown: dict[str, str] = {}
+
+    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        """Edit, post and delete until Slack shows the plan: see `Surface`."""
+        for position, chunk in enumerate(plan.chunks):
+            stands = position < len(known) and await self._edit(known[position], chunk.text, plan.priority)
+            if stands is None:
+                return False
+            if not stands:
+                ts = await self._post(position, chunk.text, plan.priority)
+                if ts is None:
+                    return False
+                await record(position, ts)
+        for ts in known[len(plan.chunks) :]:
+            await self._delete(ts)
+        return True
+
+    async def begun(self) -> None:
+        await self._receipts.take_back(self._address)
+
+    async def say(self, text: str) -> None:
+        """Post one message that is no turn's reply."""
+        await self._post(0, text, Priority.FINAL)
+
+    async def _edit(self, ts: str, text: str, priority: Priority) -> bool | None:
+        """Whether the message stands and says `text`; none if a tick could not go."""
+        if self._shown.get(ts) == text:
+            return True
+        try:
+            answer = await self._caller.call(
+                "chat.update",
+                {"channel": self._channel, "ts": ts, **_content(text)},
+                key=("chat.update", self._team),
+                window=TIER_3,
+                priority=priority,
+            )
+        except RefusedError as refusal:
+            if refusal.code != "message_not_found":
+                raise
+            return False  # somebody has deleted it
+        if answer is None:
+            return None
+        self._shown[ts] = text
+        return True
+
+    async def _post(self, position: int, text: str, priority: Priority) -> str | None:
+        """The new message's id; none if a tick could not go."""
+        mark = {"turn": self._turn_id, "chunk": position}
+
+        async def found() -> Answer | None:
+            return await self._find(mark) if self._turn_id else None
+
+        answer = await self._caller.call(
+            "chat.postMessage",
+            {
+                "channel": self._channel,
+                "thread_ts": self._thread_ts,
+                "unfurl_links": False,
+                "unfurl_media": False,
+                "metadata": {"event_type": _METADATA, "event_payload": mark},
+                **_content(text),
+            },
+            key=("chat.postMessage", self._team, self._channel),
+            window=POSTS,
+            priority=priority,
+            found=found,
+        )
+        if answer is None:
+            return None
+        ts = str(answer["ts"])
+        self._shown[ts] = text
+        return ts
+
+    async def _find(self, mark: Mapping[str, Any]) -> Answer | None:
+        """The message of this reply that bears `mark`, if it was posted."""
+        answer = await self._caller.call(
+            "conversations.replies",
+            {
+                "channel": self._channel,
+                "ts": self._thread_ts,
+                "oldest": self._asked_ts,
+                "include_all_metadata": True,
+                "limit": 200,
+            },
+            key=("conversations.replies", self._team),
+            window=TIER_3,
+            reads=True,
+        )
+        for message in (answer or {}).get("messages", ()):
+            metadata = message.get("metadata") or {}
+            if metadata.get("event_type") == _METADATA and metadata.get("event_payload") == mark:
+                return dict(message)
+        return None
+
+    async def _delete(self, ts: str) -> None:
+        try:
+            await self._caller.call(
+                "chat.delete",
+                {"channel": self._channel, "ts": ts},
+                key=("chat.delete", self._team),
+                window=TIER_3,
+            )
+        except RefusedError as refusal:
+            if refusal.code != "message_not_found":
+                raise
+
+
+def _content(text: str) -> dict[str, Any]:
+    """Markdown for those who read it, and plain text for notifications."""
+    notice = plain(text)
+    return {
+        "blocks": [{"type": "markdown", "text": inert(text)}],
+        "text": notice if len(notice) <= _NOTICE_SIZE else f"{notice[:_NOTICE_SIZE]}…",
+    }

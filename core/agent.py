@@ -1,0 +1,45 @@
+"""The agent, made from configuration."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from google.adk.agents import LlmAgent
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.apps import App
+from google.adk.models import BaseLlm
+from google.adk.tools.base_tool import BaseTool
+
+from core.plugins import GuardPlugin
+
+#: ADK re-sends what was stored under another name as somebody else's words, so a name is for life.
+DEFAULT_NAME = "lango_agent"
+
+DEFAULT_INSTRUCTION = """\
+You are a helpful teammate in a chat. Several people may speak to you in one conversation; where they do, each of
+their messages begins with the speaker's name and a colon. Answer the newest message, briefly unless asked for more,
+in the language it is written in. Write Markdown. If you do not know something, say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """What an agent is made of besides its model and its tools."""
+
+    name: str = DEFAULT_NAME
+    instruction: str = DEFAULT_INSTRUCTION
+    description: str = "A helpful teammate."
+
+
+def make_app(config: AgentConfig, *, model: BaseLlm, tools: Sequence[BaseTool] = ()) -> App:
+    """An ADK app around one agent."""
+
+    def instruction(_context: ReadonlyContext) -> str:  # ADK fills in the {braces} of a plain text
+        return config.instruction
+
+    agent = LlmAgent(
+        name=config.name,
+        description=config.description,
+        model=model,
+        instruction=instruction,
+        tools=list(tools),
+    )
+    return App(name=config.name, root_agent=agent, plugins=[GuardPlugin()])

@@ -1,0 +1,31 @@
+"""What a run of the agent says while it runs, in the words of this house and not of ADK's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from core.models.provider import Usage
+
+StreamEventType = Literal["text_delta", "step_reset", "tool_start", "tool_end", "error", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """One thing that happened.
+
+    Attributes:
+        type: `text_delta`: `text` goes behind what the reply says so far.
+            `step_reset`: the reply says `text` now, whatever it said before.
+            `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result.
+            `error`: with a `call_id`, that call failed and the run goes on; without, the run has failed
+            with `error` and this is the last event.
+            `done`: the run has ended well; `text` is the whole reply. The last event.
+    """
+
+    type: StreamEventType
+    text: str = ""
+    tool: str = ""
+    call_id: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    error: Exception | None = None
+    usage: Usage = field(default_factory=Usage)

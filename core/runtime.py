@@ -1,0 +1,278 @@
+"""Runs the agent for a session and tells what it says while it runs."""
+
+import logging
+import re
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import Any
+
+from google.adk.agents import LlmAgent
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.run_config import RunConfig, StreamingMode
+from google.adk.apps import App
+from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
+from google.adk.events.event import Event
+from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+from google.adk.runners import Runner
+from google.adk.sessions import InMemorySessionService
+from google.adk.sessions.base_session_service import BaseSessionService
+from google.genai import types
+
+from core.errors import ContentBlockedError, ProviderError
+from core.events import StreamEvent
+from core.models.provider import Usage
+
+log = logging.getLogger(__name__)
+
+#: How ADK, in its several paths, says that a model named an agent that does not exist.
+_INVENTED_AGENT = re.compile(
+    r"failed to find agent: (?P<a>[^\s.,]+)"
+    r"|Transfer target agent '(?P<b>[^']+)' not found"
+    r"|Agent (?P<c>\S+) not found in the agent tree"
+)
+
+_BLOCKED = {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE"}
+
+
+class AgentRuntime:
+    """An ADK app over stored sessions.
+
+    Any number of sessions may run at once; that one session runs once at a time is the caller's care.
+
+    Attributes:
+        max_llm_calls: how many model calls one run may take before it is ended.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        sessions: BaseSessionService,
+        *,
+        artifacts: BaseArtifactService | None = None,
+        max_llm_calls: int = 25,
+    ) -> None:
+        self.app = app
+        self.sessions = sessions
+        self.max_llm_calls = max_llm_calls
+        self._runner = Runner(
+            app=app, session_service=sessions, artifact_service=artifacts or InMemoryArtifactService()
+        )
+
+    async def aclose(self) -> None:
+        """Close the agent's toolsets and plugins."""
+        await self._runner.close()
+
+    async def stream(
+        self, *, user_id: str, session_id: str, text: str, speaker: str = "", streaming: bool = True
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
+
+        A model that hands over to an agent that it made up is told the right names and tried once more
+        (seeds: hallucination retry).
+        """
+        said: dict[str, Any] = {
+            "user_id": user_id,
+            "session_id": session_id,
+            "speaker": speaker,
+            "streaming": streaming,
+        }
+        failed: StreamEvent | None = None
+        async with aclosing(self._stream_once(text=text, **said)) as events:
+            async for event in events:
+                if event.type == "error" and not event.call_id:
+                    failed = event
+                else:
+                    yield event
+        if failed is None or failed.error is None:
+            return
+        correction = self._correction(failed.error)
+        if correction is None:
+            yield failed
+            return
+        log.warning("the model named an agent that does not exist; telling it the right names")
+        yield StreamEvent("step_reset")
+        async with aclosing(self._stream_once(text=correction, **said)) as events:
+            async for event in events:
+                if event.error is not None and not event.call_id:
+                    event.error.__cause__ = event.error.__cause__ or failed.error
+                yield event
+
+    async def run_and_collect(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
+        """The whole reply, with one retry for an invented agent name.
+
+        Raises:
+            Exception: what the run failed with; after a retry the retry's error, caused by the first.
+        """
+        events = self.stream(user_id=user_id, session_id=session_id, text=text, streaming=streaming)
+        return await _collect(events)
+
+    async def run_and_collect_once(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
+        """The whole reply of one run. A step's text is taken from its partial events or from its final one,
+        never from both.
+        """
+        events = self._stream_once(user_id=user_id, session_id=session_id, text=text, speaker="", streaming=streaming)
+        return await _collect(events)
+
+    async def _stream_once(
+        self, *, user_id: str, session_id: str, text: str, speaker: str, streaming: bool
+    ) -> AsyncGenerator[StreamEvent, None]:
+        run = self._runner.run_async(
+            user_id=user_id,
+            session_id=session_id,
+            new_message=types.UserContent(parts=[types.Part(text=text)]),
+            state_delta={"temp:speaker": speaker} if speaker else None,
+            run_config=RunConfig(
+                streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
+                max_llm_calls=self.max_llm_calls,
+            ),
+        )
+        steps = _Steps()
+        try:
+            async with aclosing(run) as events:
+                async for event in events:
+                    for told in steps.take(event):
+                        yield told
+            yield steps.end()
+        except Exception as error:
+            yield StreamEvent("error", error=error)
+
+    def _correction(self, error: Exception) -> str | None:
+        found = _INVENTED_AGENT.search(str(error))
+        valid = list(_sub_agents(self.app.root_agent))
+        if found is None or not valid:
+            return None
+        name = next(group for group in found.groups() if group)
+        return (
+            f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
+            "Please retry using one of the valid agent names listed above.]"
+        )
+
+
+class _Steps:
+    """Turns ADK's events into ours, and knows the reply's text so far.
+
+    A step is one model call of one agent; its partial texts are provisional, and its final event replaces
+    them. Agents that run side by side have a step open each, told apart by author and branch.
+    """
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._open: dict[tuple[str, str | None], int] = {}
+        self._usage = Usage()
+        self._error_code = ""
+
+    def take(self, event: Event) -> Iterator[StreamEvent]:
+        if event.partial:
+            if text := _visible_text(event):
+                yield from self._write(self._step(event), text, append=True)
+            return
+        if event.content is not None:
+            text, step = _visible_text(event), self._open.pop((event.author, event.branch), None)
+            if step is not None:
+                yield from self._write(step, text)
+            elif text:
+                yield from self._write(self._step(event), text)
+                self._open.pop((event.author, event.branch))
+        for call in event.get_function_calls():
+            yield StreamEvent("tool_start", tool=call.name or "", call_id=call.id or "", data=call.args or {})
+        for response in event.get_function_responses():
+            yield from _tool_end(response)
+        if event.usage_metadata is not None:
+            self._usage = _add(self._usage, event.usage_metadata)
+        self._error_code = event.error_code or ""
+
+    def end(self) -> StreamEvent:
+        text = self.text
+        if not text and self._error_code in _BLOCKED:
+            return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
+        if not text and self._error_code and not self._error_code.endswith("NO_CONTENT"):
+            return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
+        return StreamEvent("done", text=text, usage=self._usage)
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(text for text in self._texts if text.strip())
+
+    def _step(self, event: Event) -> int:
+        key = (event.author, event.branch)
+        if key not in self._open:
+            self._open[key] = len(self._texts)
+            self._texts.append("")
+        return self._open[key]
+
+    def _write(self, step: int, text: str, *, append: bool = False) -> Iterator[StreamEvent]:
+        is_last, begun = step == len(self._texts) - 1, self._texts[step]
+        if append and is_last and begun and not begun.isspace():  # the usual case, at no cost of the length
+            self._texts[step] += text
+            yield StreamEvent("text_delta", text=text)
+            return
+        before = self.text
+        self._texts[step] = self._texts[step] + text if append else text
+        after = self.text
+        if after.startswith(before):
+            if after != before:
+                yield StreamEvent("text_delta", text=after[len(before) :])
+        else:
+            yield StreamEvent("step_reset", text=after)
+
+
+def _visible_text(event: Event) -> str:
+    if event.content is None or event.content.role == "user" or event.author == "user":
+        return ""
+    return "".join(part.text for part in event.content.parts or [] if part.text and not part.thought)
+
+
+def _tool_end(response: types.FunctionResponse) -> Iterator[StreamEvent]:
+    name, call_id, result = response.name or "", response.id or "", response.response or {}
+    if set(result) == {"error"}:
+        error = RuntimeError(str(result["error"]))
+        yield StreamEvent("error", tool=name, call_id=call_id or name, data=result, error=error)
+    yield StreamEvent("tool_end", tool=name, call_id=call_id, data=result)
+
+
+def _add(usage: Usage, more: types.GenerateContentResponseUsageMetadata) -> Usage:
+    return Usage(
+        input=usage.input + (more.prompt_token_count or 0),
+        output=usage.output + (more.candidates_token_count or 0),
+        thinking=usage.thinking + (more.thoughts_token_count or 0),
+        cached=usage.cached + (more.cached_content_token_count or 0),
+    )
+
+
+def _sub_agents(agent: Any) -> Iterator[str]:
+    for sub_agent in agent.sub_agents if isinstance(agent, BaseAgent) else ():
+        yield sub_agent.name
+        yield from _sub_agents(sub_agent)
+
+
+async def _collect(events: AsyncGenerator[StreamEvent, None]) -> str:
+    async with aclosing(events) as told:
+        async for event in told:
+            if event.type == "error" and event.error is not None and not event.call_id:
+                raise event.error
+            if event.type == "done":
+                return event.text
+    raise ProviderError("the run ended without an outcome")
+
+
+class _Mute(BaseLlm):
+    """A model that says nothing of note, at once."""
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        content = types.Content(role="model", parts=[types.Part(text=".")])
+        yield LlmResponse(
+            content=content,
+            partial=False,
+            usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=0, candidates_token_count=0),
+        )
+
+
+async def warm_up() -> None:
+    """Run an agent that says nothing once: ADK imports a second's worth of code at the first run of a process."""
+    sessions = InMemorySessionService()
+    runtime = AgentRuntime(App(name="warm_up", root_agent=LlmAgent(name="mute", model=_Mute(model="mute"))), sessions)
+    await sessions.create_session(app_name="warm_up", user_id="nobody", session_id="none")
+    await runtime.run_and_collect_once(user_id="nobody", session_id="none", text="hello")
+    await runtime.aclose()

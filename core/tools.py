@@ -1,0 +1,112 @@
+"""Tools: what the agent can do besides talking."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from core.errors import ToolError
+
+Handler = Callable[[dict[str, Any]], Awaitable[Any] | Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as this house declares it.
+
+    Attributes:
+        handler: called with the arguments that the model gave; a function that blocks runs in a thread.
+        parameters: the JSON Schema of the arguments.
+    """
+
+    name: str
+    description: str
+    handler: Handler
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+
+
+class ToolAdapter(BaseTool):
+    """A `Tool` as ADK wants it."""
+
+    def __init__(self, tool: Tool) -> None:
+        super().__init__(name=tool.name, description=tool.description)
+        self._tool = tool
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=dict(self._tool.parameters),
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        handler = self._tool.handler
+        if inspect.iscoroutinefunction(handler):
+            return await handler(args)
+        result = await asyncio.to_thread(handler, args)
+        return await result if inspect.isawaitable(result) else result
+
+
+def adapt(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
+    """Any tool as ADK wants it: our own, ADK's, or a plain function."""
+    match tool:
+        case Tool():
+            return ToolAdapter(tool)
+        case BaseTool():
+            return tool
+        case _ if callable(tool):
+            return FunctionTool(tool)
+        case _:
+            raise ToolError(f"{tool!r} is neither a tool nor a function")
+
+
+def load_tools(names: Sequence[str]) -> list[BaseTool]:
+    """The tools that `TOOLS` names, each as `package.module:name`.
+
+    Raises:
+        ToolError: no such module or name, or what stands there is no tool; says which.
+    """
+    return [_load(name) for name in names]
+
+
+def _load(name: str) -> BaseTool:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ToolError(f"no tool {name!r}: write it as package.module:name") from error
+    return adapt(found)
+
+
+def _current_time(arguments: dict[str, Any]) -> dict[str, str]:
+    zone = str(arguments.get("timezone") or "UTC")
+    try:
+        now = datetime.now(ZoneInfo(zone))
+    except (ZoneInfoNotFoundError, ValueError):
+        return {"error": f"no such time zone: {zone}", "utc": datetime.now(UTC).isoformat(timespec="seconds")}
+    return {"time": now.isoformat(timespec="seconds"), "weekday": now.strftime("%A"), "timezone": zone}
+
+
+current_time = Tool(
+    name="current_time",
+    description="The current date, weekday and time in a time zone.",
+    handler=_current_time,
+    parameters={
+        "type": "object",
+        "properties": {
+            "timezone": {
+                "type": "string",
+                "description": "IANA name, such as Europe/Paris; UTC when left out",
+            },
+        },
+    },
+)

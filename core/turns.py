@@ -1,0 +1,157 @@
+"""Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
+
+    running ──> answered ──> done          the final text is kept, then shown
+       │            └──────> failed        it could not be shown
+       ├──────────> failed                 an apology was shown
+       └──────────> cancelled              a reset or a stop ended it
+
+A session has at most one turn that is `running` or `answered`: the database holds it to that.
+"""
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.inbound import Inbound
+from core.store.database import Database
+from core.store.schema import inbox, turns
+
+Ended = Literal["done", "failed", "cancelled"]
+
+_LIVE = ("running", "answered")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run.
+
+    Attributes:
+        id: short enough to be told to a user, who can quote it to an operator.
+        chunks: the platform's ids of the reply's messages as far as they stand.
+        text: the final text, once it is kept.
+    """
+
+    id: str
+    session_id: str
+    generation: int
+    inbound: Inbound
+    chunks: tuple[str, ...] = ()
+    text: str | None = None
+
+
+class Turns:
+    """The `turns` table."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def claim(self, limit: int) -> list[Turn]:
+        """Begin the next turn of each session that has a message waiting and no turn under way.
+
+        Args:
+            limit: begin no more than so many.
+        """
+        async with self._database.write() as connection:
+            waiting = (await connection.execute(_heads(limit))).all()
+            claimed = [await _begin(connection, row) for row in waiting]
+        return [turn for turn in claimed if turn is not None]
+
+    async def left_over(self) -> list[Turn]:
+        """The turns that a process which is gone has not ended."""
+        query = (
+            sa.select(turns, inbox.c.inbound)
+            .join(inbox, inbox.c.turn == turns.c.id)
+            .where(turns.c.state.in_(_LIVE))
+            .order_by(turns.c.created_at)
+        )
+        async with self._database.read() as connection:
+            return [
+                Turn(
+                    id=row.id,
+                    session_id=row.session,
+                    generation=row.generation,
+                    inbound=Inbound.from_json(row.inbound),
+                    chunks=tuple(row.chunks),
+                    text=row.text,
+                )
+                for row in await connection.execute(query)
+            ]
+
+    async def shown(self, turn_id: str, chunks: Sequence[str]) -> None:
+        """Keep the ids of the reply's messages."""
+        await self._update(turn_id, chunks=list(chunks))
+
+    async def answered(self, turn_id: str, text: str, usage: Mapping[str, Any]) -> None:
+        """Keep the final text before it is shown."""
+        await self._update(turn_id, state="answered", text=text, usage=dict(usage))
+
+    async def end(self, turn_id: str, state: Ended, *, error: str | None = None) -> None:
+        """End the turn, and with it the message that it answered.
+
+        Args:
+            error: for operators: what went wrong, free of secrets.
+        """
+        forgotten = {"text": None} if state == "cancelled" else {}
+        async with self._database.write() as connection:
+            await connection.execute(
+                sa.update(turns)
+                .where(turns.c.id == turn_id)
+                .values(state=state, error=error, finished_at=time.time(), **forgotten)
+            )
+            await connection.execute(
+                sa.update(inbox)
+                .where(inbox.c.turn == turn_id)
+                .values(outcome=state, **({"inbound": None} if forgotten else {}))
+            )
+
+    async def _update(self, turn_id: str, **values: Any) -> None:
+        async with self._database.write() as connection:
+            await connection.execute(sa.update(turns).where(turns.c.id == turn_id).values(**values))
+
+
+def _heads(limit: int) -> sa.Select[Any]:
+    """The oldest waiting message of each session that is free."""
+    earlier, busy = inbox.alias("earlier"), turns.alias("busy")
+    waiting = inbox.c.turn.is_(None) & inbox.c.outcome.is_(None)
+    is_before = (earlier.c.sent_at < inbox.c.sent_at) | (
+        (earlier.c.sent_at == inbox.c.sent_at) & (earlier.c.id < inbox.c.id)
+    )
+    has_earlier = sa.exists().where(
+        earlier.c.session == inbox.c.session,
+        earlier.c.turn.is_(None),
+        earlier.c.outcome.is_(None),
+        is_before,
+    )
+    is_busy = sa.exists().where(busy.c.session == inbox.c.session, busy.c.state.in_(_LIVE))
+    return sa.select(inbox).where(waiting, ~has_earlier, ~is_busy).order_by(inbox.c.id).limit(limit)
+
+
+async def _begin(connection: AsyncConnection, row: sa.Row[Any]) -> Turn | None:
+    turn = Turn(
+        id=uuid.uuid4().hex[:10],
+        session_id=row.session,
+        generation=row.generation,
+        inbound=Inbound.from_json(row.inbound),
+    )
+    try:
+        async with connection.begin_nested():
+            await connection.execute(
+                sa.insert(turns).values(
+                    id=turn.id,
+                    session=turn.session_id,
+                    generation=turn.generation,
+                    state="running",
+                    chunks=[],
+                    created_at=time.time(),
+                )
+            )
+            await connection.execute(sa.update(inbox).where(inbox.c.id == row.id).values(turn=turn.id))
+    except IntegrityError:  # another worker was quicker with this session
+        return None
+    return turn

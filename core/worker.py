@@ -1,0 +1,98 @@
+"""The worker: takes waiting messages and has each answered, one at a time in a session, many sessions at once."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from core.errors import StoreError
+from core.turns import Turn, Turns
+
+log = logging.getLogger(__name__)
+
+#: Runs one turn to its end.
+Answer = Callable[[Turn], Awaitable[None]]
+
+RESET = "reset"
+SHUTDOWN = "shutdown"
+
+
+class Worker:
+    """Claims turns and runs them.
+
+    Args:
+        answer: runs one turn. Cancelled with `RESET` or `SHUTDOWN` as the message, it says so in the reply
+            and ends the turn before it lets go.
+        limit: how many turns may run at once.
+        poll: seconds after which the inbox is looked at without being told to.
+    """
+
+    def __init__(self, turns: Turns, answer: Answer, *, limit: int = 100, poll: float = 5.0) -> None:
+        self._turns = turns
+        self._answer = answer
+        self._limit = limit
+        self._poll = poll
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._wake.set()
+
+    def is_busy(self, session_id: str) -> bool:
+        return session_id in self._running
+
+    def cancel(self, session_id: str, reason: str) -> None:
+        """End the turn that runs in this session, if one does."""
+        if task := self._running.get(session_id):
+            task.cancel(reason)
+
+    async def run(self) -> None:
+        """Work until `stop`."""
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                await self._claim()
+            except StoreError:
+                log.exception("cannot look for waiting messages; trying again in %s s", self._poll)
+            try:
+                await asyncio.wait_for(self._wake.wait(), self._poll)
+            except TimeoutError:
+                continue
+
+    async def stop(self, grace: float) -> None:
+        """Begin nothing more, and let what runs end.
+
+        Args:
+            grace: seconds after which what still runs is told to close its reply.
+        """
+        self._stopping = True
+        self._wake.set()
+        running = list(self._running.values())
+        if not running:
+            return
+        _, late = await asyncio.wait(running, timeout=grace)
+        for task in late:
+            task.cancel(SHUTDOWN)
+        if late:
+            await asyncio.wait(late, timeout=grace)
+
+    async def _claim(self) -> None:
+        while not self._stopping and (free := self._limit - len(self._running)) > 0:
+            claimed = await self._turns.claim(free)
+            for turn in claimed:
+                task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
+                self._running[turn.session_id] = task
+            if not claimed:
+                return
+
+    async def _run(self, turn: Turn) -> None:
+        try:
+            await self._answer(turn)
+        except asyncio.CancelledError:
+            log.info("turn %s was cancelled", turn.id)
+        except Exception:
+            log.exception("turn %s failed", turn.id)
+        finally:
+            del self._running[turn.session_id]
+            self._wake.set()
