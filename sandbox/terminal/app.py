@@ -70,7 +70,7 @@ class Terminal(App[None]):
                 yield ListView(id="messages", initial_index=None)
                 yield Static(id="hint")
                 yield Static(id="told", classes="-none")
-                yield Input(id="line")
+                yield Input(id="line", select_on_focus=False)
         yield Footer()
 
     def on_mount(self) -> None:
@@ -199,13 +199,13 @@ class Terminal(App[None]):
     @work
     async def _paint(self) -> None:
         """Paint whenever something changed; changes that come together are painted once."""
-        while True:
-            await self._dirty.wait()
+        while self.is_running:
             self._dirty.clear()
             self._paint_top()
             self._paint_places()
             self._paint_line()
             await self._paint_messages()
+            await self._dirty.wait()
 
     def _paint_top(self) -> None:
         platform = self._platform
@@ -274,6 +274,8 @@ class Terminal(App[None]):
         if not fits:
             await widget.clear()
             rows = []
+            if not self.is_running:  # the screen is being taken down
+                return
             widget.anchor()
         self._painted_place = desk.place
         for row, message in zip(rows, messages, strict=False):

@@ -81,11 +81,17 @@ class Desk:
         if not line:
             return ""
         if not line.startswith("/"):
-            self.said = await self.platform.say(self.speaker, self.place, line)
-            return ""
+            return await self._say(line)
         name, _, rest = line[1:].partition(" ")
         own = self._own.get(name)
         return own(rest.strip()) if own else await self._command(name, rest.strip())
+
+    async def _say(self, text: str) -> str:
+        try:
+            self.said = await self.platform.say(self.speaker, self.place, text)
+        except RefusedError as refusal:
+            return str(refusal)
+        return ""
 
     async def _command(self, name: str, text: str) -> str:
         try:

@@ -13,6 +13,8 @@ from sandbox.terminal.view import Happening, Kind, Message, Platform
 
 #: Seconds that the bot has for its connection before the first line is said.
 CONNECT_WITHIN = 30.0
+#: Seconds within which the platform shows what was said.
+ECHO_WITHIN = 5.0
 
 
 async def run_lines(
@@ -64,6 +66,7 @@ class _Session:
         self._desk = Desk(platform)
         self._replies = Replies(pace)
         self._shown: dict[tuple[str, str], int] = {}
+        self._news = asyncio.Event()
 
     def write(self, line: str) -> None:
         self._out.write(f"{line}\n")
@@ -82,6 +85,7 @@ class _Session:
                 return
             if self._desk.said is not None and self._desk.said is not said:
                 self._replies.ask(self._desk.said, addressed=self._addressed(self._desk.said))
+                await self._written(self._desk.said)
         await self._settle()
 
     async def listen(self, changes: AsyncIterator[Happening]) -> None:
@@ -92,6 +96,14 @@ class _Session:
     async def _connected(self) -> None:
         if not await self._platform.connects_within(CONNECT_WITHIN):
             self.write(f"{self._platform.bot} is not connected: it does not hear this.")
+
+    async def _written(self, message: Message) -> None:
+        """Wait until what was said is written, so that whatever comes next is written below it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ECHO_WITHIN):
+                while (message.channel, message.id) not in self._shown:
+                    self._news.clear()
+                    await self._news.wait()
 
     async def _settle(self) -> None:
         if not await self._replies.settled():
@@ -116,6 +128,7 @@ class _Session:
             reactions = " ".join(f"{reaction.emoji} {reaction.count}" for reaction in message.reactions)
             self.write(f"[{self._head(message)} reactions] {reactions or 'none'}")
         self._shown[key] = message.revision
+        self._news.set()
 
     def _head(self, message: Message) -> str:
         places = {place.channel: place.name for place in self._platform.channels}

@@ -71,12 +71,10 @@ class SlackPlatform:
         return [message for message in seen if place.thread in (message.id, message.thread)]
 
     async def say(self, person: Person, place: Place, text: str) -> Message:
-        said = await self._slack.say(
-            person.id,
-            place.channel,
-            self._written(text),
-            thread_ts=place.thread,
-        )
+        try:
+            said = await self._slack.say(person.id, place.channel, self._written(text), thread_ts=place.thread)
+        except ValueError as error:
+            raise RefusedError(str(error)) from error
         return self._message(said)
 
     async def command(self, person: Person, place: Place, name: str, text: str) -> None:

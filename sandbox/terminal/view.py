@@ -130,7 +130,11 @@ class Platform(Protocol):
         ...
 
     async def say(self, person: Person, place: Place, text: str) -> Message:
-        """Say it as it was typed; `@name` mentions whoever has that name."""
+        """Say it as it was typed; `@name` mentions whoever has that name.
+
+        Raises:
+            RefusedError: one cannot speak there (any more).
+        """
         ...
 
     async def command(self, person: Person, place: Place, name: str, text: str) -> None:

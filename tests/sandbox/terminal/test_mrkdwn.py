@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +46,7 @@ def test_a_markdown_text_keeps_its_markdown_and_shows_mentions_by_name() -> None
 
 
 def test_blocks_stand_one_below_the_other() -> None:
-    blocks = [
+    blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": "Report *1*"}},
         {"type": "section", "text": {"type": "mrkdwn", "text": "*well*"}},
         {"type": "markdown", "text": "1. **one**"},

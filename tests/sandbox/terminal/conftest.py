@@ -1,0 +1,61 @@
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from slack_sdk.socket_mode.aiohttp import SocketModeClient
+from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.socket_mode.response import SocketModeResponse
+from slack_sdk.web.async_client import AsyncWebClient
+
+from sandbox.slack import SlackSandbox
+
+
+class Bot:
+    """A bot that does what a test tells it to, with Slack's own client.
+
+    Attributes:
+        mentions: the channel and the thread of each mention, as they come.
+        on_command: what it shows to the person alone for a slash command.
+    """
+
+    def __init__(self, slack: SlackSandbox) -> None:
+        self.web = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
+        self.mentions: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self.on_command = "We start over."
+        self._socket = SocketModeClient(app_token=slack.app_token, web_client=AsyncWebClient(base_url=slack.api_url))
+        self._socket.socket_mode_request_listeners.append(self._heard)
+
+    async def connect(self) -> None:
+        await self._socket.connect()
+
+    async def aclose(self) -> None:
+        await self._socket.close()
+
+    async def posts(self, channel: str, text: str, thread_ts: str | None = None) -> str:
+        posted = await self.web.chat_postMessage(channel=channel, text=text, thread_ts=thread_ts)
+        return str(posted["ts"])
+
+    async def updates(self, channel: str, ts: str, text: str) -> None:
+        await self.web.chat_update(channel=channel, ts=ts, text=text)
+
+    async def _heard(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
+        payload = {"text": self.on_command} if request.type == "slash_commands" else None
+        await client.send_socket_mode_response(SocketModeResponse(envelope_id=request.envelope_id, payload=payload))
+        event: dict[str, Any] = request.payload.get("event", {})
+        if event.get("type") == "app_mention":
+            self.mentions.put_nowait((event["channel"], event.get("thread_ts", event["ts"])))
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackSandbox]:
+    async with SlackSandbox(rate_limits=False) as slack:
+        yield slack
+
+
+@pytest.fixture
+async def bot(slack: SlackSandbox) -> AsyncIterator[Bot]:
+    bot = Bot(slack)
+    yield bot
+    await bot.aclose()

@@ -1,0 +1,149 @@
+import asyncio
+import io
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sandbox.slack import SlackSandbox
+from sandbox.terminal import run_terminal
+from sandbox.terminal.lines import read_lines, run_lines
+from sandbox.terminal.replies import Pace
+from sandbox.terminal.slack import SlackPlatform
+from tests.sandbox.terminal.conftest import Bot
+
+QUICK = Pace(quiet=0.1, longest_quiet=0.2, patience=2, limit=10)
+
+
+async def each(*lines: str) -> AsyncIterator[str]:
+    for line in lines:
+        yield f"{line}\n"
+
+
+async def written(slack: SlackSandbox, *lines: str) -> list[str]:
+    """What is written for the lines, with each message's id as the place where it first stands."""
+    out = io.StringIO()
+    await run_lines(SlackPlatform(slack), each(*lines), out, pace=QUICK)
+    ids: dict[str, str] = {}
+    named = re.sub(r"\d+\.\d{6}", lambda found: ids.setdefault(found[0], str(len(ids) + 1)), out.getvalue())
+    return named.splitlines()
+
+
+@pytest.fixture
+async def answering(bot: Bot) -> AsyncIterator[Bot]:
+    """A bot that answers each mention: a placeholder, two edits."""
+
+    async def answer() -> None:
+        while True:
+            channel, ts = await bot.mentions.get()
+            reply = await bot.posts(channel, "Thinking", ts)
+            await bot.updates(channel, reply, "Good\nmorn")
+            await asyncio.sleep(0.05)
+            await bot.updates(channel, reply, "Good\nmorning")
+
+    await bot.connect()
+    answers = asyncio.create_task(answer())
+    yield bot
+    answers.cancel()
+
+
+async def test_each_change_is_one_line_and_the_end_waits_for_the_reply(slack: SlackSandbox, answering: Bot) -> None:
+    assert await written(slack, "/channel general", "@parley hello") == [
+        "[#general 1 ada] @parley hello",
+        "[#general/1 2 parley] Thinking",
+        "[#general/1 2 parley updated] Good ⏎ morn",
+        "[#general/1 2 parley updated] Good ⏎ morning",
+    ]
+
+
+async def test_wait_holds_the_next_line_back_until_the_reply_is_there(slack: SlackSandbox, answering: Bot) -> None:
+    lines = await written(
+        slack, "/channel general", "@parley hello", "/wait", "/thread last", "/as grace", "@parley and I?"
+    )
+    assert lines[4:6] == ["[#general/1 3 grace] @parley and I?", "[#general/1 4 parley] Thinking"]
+    assert lines[-1] == "[#general/1 4 parley updated] Good ⏎ morning"
+
+
+async def test_each_person_has_direct_messages(slack: SlackSandbox, answering: Bot) -> None:
+    lines = await written(slack, "/as grace", "/channel random", "one", "/dm", "/as ada", "/quit", "never said")
+    assert lines == ["[#random 1 grace] one"]
+
+
+async def test_an_answer_to_a_command_is_for_one_person(slack: SlackSandbox, answering: Bot) -> None:
+    lines = await written(slack, "/channel general", "/reset", "hello", "/thread last", "/reset")
+    assert lines == [
+        "[#general 1 parley only visible to ada] We start over.",
+        "[#general 2 ada] hello",
+        "/reset is not supported in threads. Sorry!",
+    ]
+
+
+async def test_reactions_and_deletions_are_lines_too(slack: SlackSandbox, answering: Bot) -> None:
+    async def lines() -> AsyncIterator[str]:
+        yield "/channel general"
+        yield "hello"
+        message = slack.messages("general")[0]
+        await slack.react("grace", message, "wave")
+        yield "/wait"
+        await answering.web.reactions_add(channel=message.channel.id, timestamp=message.ts, name="eyes")
+        yield "/wait"
+        await slack.delete("ada", message)
+
+    out = io.StringIO()
+    await run_lines(SlackPlatform(slack), lines(), out, pace=QUICK)
+    assert [line.partition("ada ")[2] for line in out.getvalue().splitlines()][1:] == [
+        "reactions] 👋 1",
+        "reactions] 👋 1 👀 1",
+        "deleted]",
+    ]
+
+
+async def test_a_wrong_name_is_answered_with_the_right_ones(slack: SlackSandbox, answering: Bot) -> None:
+    lines = await written(slack, "/as nobody", "/channel nowhere", "/thread last", "/thread 1.5")
+    assert lines == [
+        "There is nobody called 'nobody' here. There are: ada, grace, linus.",
+        "There is no channel 'nowhere' here. There are: #general, #random.",
+        "Nothing has been said yet that could have a thread.",
+        "There is no message '1.5' in @parley.",
+    ]
+
+
+async def test_a_bot_that_never_answers_is_named(slack: SlackSandbox, bot: Bot) -> None:
+    await bot.connect()
+    out = io.StringIO()
+    pace = Pace(quiet=0.05, patience=0.2)
+    await run_lines(SlackPlatform(slack), each("hello"), out, notices=["A sandbox."], pace=pace)
+    first, _, last = out.getvalue().splitlines()
+    assert (first, last) == ("A sandbox.", "parley has not finished its reply in time.")
+
+
+async def test_lines_are_read_from_a_pipe_as_they_come() -> None:
+    read, write = os.pipe()
+    with os.fdopen(read) as stream, os.fdopen(write, "w") as pipe:
+        lines = read_lines(stream)
+        pipe.write("one\n")
+        pipe.flush()
+        assert await anext(lines) == "one\n"
+        pipe.write("two\n")
+        pipe.close()
+        assert [line async for line in lines] == ["two\n"]
+
+
+async def test_without_a_terminal_the_standard_streams_are_lines(
+    slack: SlackSandbox,
+    answering: Bot,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script = tmp_path / "script"
+    script.write_text("/channel general\n@parley hello\n/wait\n/quit\n")
+    with script.open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        await run_terminal(slack, notices=["This is the sandbox."])
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == "This is the sandbox."
+    assert last.endswith("parley updated] Good ⏎ morning")
