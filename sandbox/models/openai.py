@@ -163,11 +163,7 @@ def _card(name: str) -> Chunk:
 
 def _read(body: dict[str, Any], headers: Mapping[str, str]) -> Asked:
     messages = body["messages"]
-    said = [
-        (message["role"], _text(message.get("content")))
-        for message in messages
-        if message["role"] != "system"
-    ]
+    said = [(message["role"], _text(message.get("content"))) for message in messages if message["role"] != "system"]
     return Asked(
         model=body["model"],
         text=next((text for role, text in reversed(said) if role == "user"), ""),

@@ -49,9 +49,7 @@ class ScriptedServer(ABC):
         disconnects: how many answers the client did not hear to their end.
     """
 
-    def __init__(
-        self, script: Script = (), *, api_key: str | None = None, models: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, script: Script = (), *, api_key: str | None = None, models: Sequence[str] | None = None) -> None:
         """Make a server.
 
         Args:
@@ -127,9 +125,7 @@ class ScriptedServer(ABC):
                 await asyncio.shield(self._hung_up())
             raise
 
-    async def _stream(
-        self, request: web.Request, steps: Sequence[Step], wire: Wire, last: bytes
-    ) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, steps: Sequence[Step], wire: Wire, last: bytes) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         for step in _pieces(steps):
             match step:

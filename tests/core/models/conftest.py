@@ -1,0 +1,70 @@
+"""Every provider against its vendor's wire, spoken by a scripted model on this machine."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from core.models.gemini import GeminiProvider
+from core.models.openai import OpenAIProvider
+from core.models.provider import Failed, Message, Provider, ProviderEvent, Request, Text
+from sandbox.models import Script, ScriptedGemini, ScriptedOpenAI
+
+
+class Wired(NamedTuple):
+    """A provider at the end of its wire, and the scripted model at the other."""
+
+    provider: Provider
+    server: ScriptedGemini | ScriptedOpenAI
+
+    async def ask(self, *messages: Message, **more: Any) -> list[ProviderEvent]:
+        asked = messages or (Message("user", (Text("Hi"),)),)
+        request = Request("the-model", asked, **more)
+        async with aclosing(self.stream(request)) as events:
+            return [event async for event in events]
+
+    def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+        return cast(AsyncGenerator[ProviderEvent, None], self.provider.stream(request))
+
+    async def failure(self) -> Exception:
+        """The error in which a request ends."""
+        failed = (await self.ask())[-1]
+        assert isinstance(failed, Failed)
+        return failed.error
+
+
+@asynccontextmanager
+async def wired(vendor: str, script: Script = (), *, key: str = "key", **server_options: Any) -> AsyncIterator[Wired]:
+    kind = ScriptedGemini if vendor == "gemini" else ScriptedOpenAI
+    async with kind(script, **server_options) as server:
+        provider: Provider = (
+            GeminiProvider(key, server.base_url) if vendor == "gemini" else OpenAIProvider(key, server.base_url)
+        )
+        try:
+            yield Wired(provider, server)
+        finally:
+            await provider.aclose()
+
+
+@pytest.fixture(params=["gemini", "openai"])
+def vendor(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def wire(vendor: str) -> AsyncIterator[Wired]:
+    async with wired(vendor) as both:
+        yield both
+
+
+@pytest.fixture
+async def openai_wire() -> AsyncIterator[Wired]:
+    async with wired("openai") as both:
+        yield both
+
+
+@pytest.fixture
+async def gemini_wire() -> AsyncIterator[Wired]:
+    async with wired("gemini") as both:
+        yield both

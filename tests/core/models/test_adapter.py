@@ -1,0 +1,290 @@
+"""The seeds' scenarios of `ModelAdapter`, and every way in which a stream can end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.agents.run_config import RunConfig, StreamingMode
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.runners import InMemoryRunner
+from google.genai import types
+
+from core.errors import ContentBlockedError, ProviderLimitError, ProviderStalledError
+from core.models.adapter import NO_CONTENT, ModelAdapter
+from core.models.provider import (
+    Done,
+    Failed,
+    ProviderEvent,
+    Request,
+    Text,
+    Thought,
+    ToolCall,
+    Usage,
+)
+
+both_modes = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streaming"])
+HELLO: list[ProviderEvent] = [Text("Hello "), Text("world"), Done(usage=Usage(input=3, output=2, thinking=4, cached=1))]
+
+
+class FakeProvider:
+    """Yields the same events for each request, and then does what it was told to."""
+
+    name = "fake"
+
+    def __init__(self, events: Sequence[ProviderEvent], *, stalls: bool = False) -> None:
+        self.events = events
+        self.stalls = stalls
+        self.requests: list[Request] = []
+        self.closed = 0
+
+    async def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
+        self.requests.append(request)
+        try:
+            for event in self.events:
+                yield event
+            if self.stalls:
+                await asyncio.Event().wait()
+        finally:
+            self.closed += 1
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def respond(
+    events: Sequence[ProviderEvent], stream: bool = False, *, stalls: bool = False, **request: Any
+) -> list[LlmResponse]:
+    provider = FakeProvider(events, stalls=stalls)
+    request.setdefault("contents", [types.UserContent("Hi")])
+    adapter = ModelAdapter(model="m", provider=provider, idle_seconds=0.1)
+    try:
+        return [response async for response in adapter.generate_content_async(LlmRequest(**request), stream)]
+    finally:
+        assert provider.closed == 1
+
+
+def parts(response: LlmResponse) -> list[types.Part]:
+    assert response.content is not None
+    assert response.content.role == "model"
+    return response.content.parts or []
+
+
+async def test_without_streaming_one_response_has_the_whole_text() -> None:
+    [response] = await respond(HELLO)
+    assert (response.partial, response.turn_complete) == (False, True)
+    assert parts(response)[0].text == "Hello world"
+    assert response.finish_reason is types.FinishReason.STOP
+    assert response.error_code is None
+
+
+async def test_without_streaming_the_one_response_has_the_calls() -> None:
+    [response] = await respond([Text("Wait."), ToolCall("c1", "add", {"a": 1}), Done()])
+    assert (response.partial, response.turn_complete) == (False, True)
+    text, call = parts(response)
+    assert text.text == "Wait."
+    assert call.function_call == types.FunctionCall(id="c1", name="add", args={"a": 1})
+
+
+async def test_streaming_yields_each_delta_and_then_the_whole() -> None:
+    first, second, final = await respond(HELLO, stream=True)
+    assert [(r.partial, parts(r)[0].text) for r in (first, second)] == [(True, "Hello "), (True, "world")]
+    assert (final.partial, final.turn_complete) == (False, True)
+    assert parts(final)[0].text == "Hello world"
+
+
+async def test_calls_stand_in_the_final_alone() -> None:
+    events: list[ProviderEvent] = [Text("Wait."), ToolCall("c1", "add", {}), ToolCall("c2", "add", {}), Done()]
+    *partials, final = await respond(events, stream=True)
+    assert all(part.function_call is None for partial in partials for part in parts(partial))
+    assert [part.function_call.id for part in parts(final) if part.function_call] == ["c1", "c2"]
+
+
+@both_modes
+async def test_a_failure_is_raised_at_once(stream: bool) -> None:
+    error = ProviderLimitError("busy", retry_after=3)
+    with pytest.raises(ProviderLimitError) as raised:
+        await respond([Text("Hel"), Failed(error), Text("never"), Done()], stream)
+    assert raised.value is error
+
+
+@both_modes
+async def test_a_stream_that_just_ends_is_an_error_and_no_hang(stream: bool) -> None:
+    with pytest.raises(ProviderStalledError, match="without saying that it was done"):
+        await respond([Text("Hel")], stream)
+
+
+@both_modes
+async def test_a_stream_that_goes_silent_is_an_error_and_no_hang(stream: bool) -> None:
+    with pytest.raises(ProviderStalledError, match="said nothing for"):
+        await respond([Text("Hel")], stream, stalls=True)
+
+
+async def test_usage_is_always_told() -> None:
+    [response] = await respond(HELLO)
+    usage = response.usage_metadata
+    assert usage is not None
+    assert (usage.prompt_token_count, usage.candidates_token_count) == (3, 2)
+    assert (usage.thoughts_token_count, usage.cached_content_token_count) == (4, 1)
+    assert usage.total_token_count == 9
+    [response] = await respond([Text("ok"), Done()])
+    assert response.usage_metadata is not None
+
+
+async def test_thoughts_are_parts_of_their_own() -> None:
+    events: list[ProviderEvent] = [Thought("Let "), Thought("me see."), Text("4"), Text("2"), Thought("Right."), Done()]
+    *partials, final = await respond(events, stream=True)
+    assert [(part.thought, part.text) for part in parts(final)] == [
+        (True, "Let me see."),
+        (None, "42"),
+        (True, "Right."),
+    ]
+    assert [parts(partial)[0].thought for partial in partials] == [True, True, None, None, True]
+
+
+async def test_text_is_not_merged_across_a_signature() -> None:
+    events: list[ProviderEvent] = [
+        Text("a"),
+        Text("b", b"1"),
+        Text("c"),
+        Text("d"),
+        ToolCall("c1", "f", {}, b"2"),
+        Text("", b"3"),
+        Done(),
+    ]
+    *partials, final = await respond(events, stream=True)
+    assert [(part.text, part.thought_signature) for part in parts(final)] == [
+        ("a", None),
+        ("b", b"1"),
+        ("cd", None),
+        (None, b"2"),
+        ("", b"3"),
+    ]
+    assert [parts(partial)[0].text for partial in partials] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [[], [Thought("I am lost.")], [Text(" \n")], [Text("")]],
+    ids=["nothing", "thoughts", "blanks", "an empty delta"],
+)
+@both_modes
+async def test_an_answer_that_says_nothing_has_a_name(events: list[ProviderEvent], stream: bool) -> None:
+    final = (await respond([*events, Done()], stream))[-1]
+    assert final.error_code == NO_CONTENT
+    assert final.content is None or final.content.parts
+
+
+@pytest.mark.parametrize("finish", ["MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "OTHER"])
+async def test_an_answer_that_ended_badly_without_a_word_is_named_by_its_end(finish: str) -> None:
+    [response] = await respond([Done(types.FinishReason(finish))])
+    assert response.error_code == finish
+
+
+@pytest.mark.parametrize("finish", ["MAX_TOKENS", "SAFETY", "OTHER"])
+async def test_what_was_said_before_a_bad_end_is_kept(finish: str) -> None:
+    [response] = await respond([Text("Once upon"), Done(types.FinishReason(finish))])
+    assert parts(response)[0].text == "Once upon"
+    assert response.error_code is None
+    assert response.finish_reason is not None
+    assert response.finish_reason.value == finish
+
+
+@pytest.mark.parametrize("finish", ["SAFETY", "PROHIBITED_CONTENT", "RECITATION"])
+@both_modes
+async def test_a_blocked_answer_without_a_word_is_an_error(finish: str, stream: bool) -> None:
+    with pytest.raises(ContentBlockedError, match=finish):
+        await respond([Thought("Hm."), Done(types.FinishReason(finish))], stream)
+
+
+async def test_calls_without_ids_get_ids_that_the_history_has_not() -> None:
+    history = [
+        types.UserContent("Hi"),
+        types.ModelContent(types.Part(function_call=types.FunctionCall(id="call_t", name="t", args={}))),
+        types.UserContent(types.Part(function_response=types.FunctionResponse(id="call_t", name="t", response={}))),
+    ]
+    events: list[ProviderEvent] = [ToolCall("", "t", {}), ToolCall("", "t", {}), ToolCall("call_t", "t", {}), Done()]
+    [response] = await respond(events, contents=history)
+    ids = [part.function_call.id for part in parts(response) if part.function_call]
+    assert ids == ["call_t_2", "call_t_3", "call_t_4"]
+
+
+async def test_text_that_no_database_takes_is_mended() -> None:
+    events: list[ProviderEvent] = [Text("a\0b \ud83d"), Text("\ude00"), ToolCall("c", "f", {"x": "\udc00"}), Done()]
+    [response] = await respond(events)
+    text, call = parts(response)
+    assert text.text == "a\N{REPLACEMENT CHARACTER}b \N{GRINNING FACE}"
+    assert call.function_call is not None
+    assert call.function_call.args == {"x": "\N{REPLACEMENT CHARACTER}"}
+
+
+async def test_the_request_has_the_system_first_and_the_tools_as_json_schemas() -> None:
+    provider = FakeProvider(HELLO)
+    old = types.Schema(type=types.Type.OBJECT, properties={"n": types.Schema(type=types.Type.NUMBER)})
+    new = {"type": "object", "properties": {"n": {"type": "number"}}}
+    config = types.GenerateContentConfig(
+        system_instruction="Be brief.",
+        tools=[
+            types.Tool(
+                function_declarations=[
+                    types.FunctionDeclaration(name="f", description="F.", parameters=old),
+                    types.FunctionDeclaration(name="g", parameters_json_schema=new),
+                    types.FunctionDeclaration(name="h"),
+                ]
+            )
+        ],
+    )
+    request = LlmRequest(model="other", contents=[types.UserContent("Hi")], config=config)
+    adapter = ModelAdapter(model="m", provider=provider)
+    [_] = [response async for response in adapter.generate_content_async(request)]
+    [sent] = provider.requests
+    assert sent.model == "other"
+    assert [(message.role, message.text) for message in sent.messages] == [
+        ("system", "Be brief."),
+        ("user", "Hi"),
+    ]
+    assert [(tool.name, tool.description) for tool in sent.tools] == [("f", "F."), ("g", ""), ("h", "")]
+    assert [tool.parameters for tool in sent.tools] == [new, new, {"type": "object", "properties": {}}]
+
+
+@pytest.mark.parametrize("contents", [[], [types.UserContent("a"), types.ModelContent("b")]])
+async def test_a_request_ends_with_something_to_answer(contents: list[types.Content]) -> None:
+    provider = FakeProvider(HELLO)
+    adapter = ModelAdapter(model="m", provider=provider)
+    [_] = [r async for r in adapter.generate_content_async(LlmRequest(contents=contents))]
+    assert provider.requests[0].model == "m"
+    assert provider.requests[0].messages[-1].role == "user"
+
+
+async def test_leaving_early_closes_the_provider() -> None:
+    provider = FakeProvider(HELLO)
+    adapter = ModelAdapter(model="m", provider=provider)
+    request = LlmRequest(contents=[types.UserContent("Hi")])
+    async with aclosing(adapter.generate_content_async(request, stream=True)) as responses:
+        await anext(responses)
+    assert provider.closed == 1
+
+
+@pytest.mark.parametrize("mode", [StreamingMode.SSE, StreamingMode.NONE])
+async def test_adk_stores_the_full_text_once(mode: StreamingMode) -> None:
+    """The seeds' fault: a final event without content, and an empty reply in the history."""
+    agent = LlmAgent(name="bot", model=ModelAdapter(model="m", provider=FakeProvider(HELLO)))
+    runner = InMemoryRunner(agent, app_name="test")
+    await runner.session_service.create_session(app_name="test", user_id="u", session_id="s")
+    config = RunConfig(streaming_mode=mode)
+    message = types.UserContent("Hi")
+    async with aclosing(
+        runner.run_async(user_id="u", session_id="s", new_message=message, run_config=config)
+    ) as events:
+        async for _ in events:
+            pass
+    session = await runner.session_service.get_session(app_name="test", user_id="u", session_id="s")
+    assert session is not None
+    texts = [(event.author, event.content.parts) for event in session.events if event.content]
+    assert [(author, [part.text for part in parts or []]) for author, parts in texts] == [
+        ("user", ["Hi"]),
+        ("bot", ["Hello world"]),
+    ]

@@ -1,0 +1,112 @@
+import asyncio
+import sys
+
+import pytest
+
+from core.errors import (
+    ProviderAuthError,
+    ProviderStalledError,
+    ProviderUnavailableError,
+    SettingsError,
+    UnknownModelError,
+)
+from core.models.catalog import Endpoints, make_provider, probe
+from sandbox.models import Fail, Say, ScriptedGemini, ScriptedOpenAI, Stall, Think
+from tests.core.models.conftest import Wired, wired
+
+KEYS = Endpoints(google_api_key="secret-google", openai_api_key="secret-openai")
+
+
+@pytest.mark.parametrize(
+    ("model", "vendor", "name"),
+    [
+        ("gemini-2.5-flash", "gemini", "gemini-2.5-flash"),
+        ("openai/gpt-5-mini", "openai", "gpt-5-mini"),
+        ("openai/meta-llama/Llama-3", "openai", "meta-llama/Llama-3"),
+        ("local/smollm2-135m", "local", "smollm2-135m"),
+    ],
+)
+async def test_a_model_names_its_provider(model: str, vendor: str, name: str) -> None:
+    provider, found = make_provider(model, KEYS)
+    assert (provider.name, found) == (vendor, name)
+    await provider.aclose()
+
+
+@pytest.mark.parametrize("model", ["", "gpt-5", "openai/", "openai/ ", "/gpt-5", "claude-5", "nobody/model"])
+def test_a_model_of_no_provider_is_a_settings_error_that_names_the_known_ones(model: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        make_provider(model, KEYS)
+    [fault] = raised.value.faults
+    assert fault.startswith(f"MODEL={model}:")
+    assert all(known in fault for known in ("gemini-NAME", "openai/NAME", "local/NAME"))
+
+
+@pytest.mark.parametrize(
+    ("model", "variable", "where"),
+    [
+        ("gemini-2.5-flash", "GOOGLE_API_KEY", "https://aistudio.google.com/apikey"),
+        ("openai/gpt-5", "OPENAI_API_KEY", "https://platform.openai.com/api-keys"),
+    ],
+)
+def test_a_missing_key_is_named_with_where_to_get_it(model: str, variable: str, where: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        make_provider(model, Endpoints())
+    [fault] = raised.value.faults
+    assert fault.startswith(variable)
+    assert where in fault
+
+
+async def test_a_server_of_ones_own_needs_no_key() -> None:
+    async with ScriptedOpenAI(["ok"]) as server:
+        provider, name = make_provider("openai/m", Endpoints(openai_base_url=server.base_url))
+        await probe(provider, name)
+        await provider.aclose()
+    assert len(server.requests) == 1
+
+
+async def test_googles_address_is_a_setting() -> None:
+    async with ScriptedGemini(["ok"], api_key="k") as server:
+        endpoints = Endpoints(google_api_key="k", google_base_url=server.base_url)
+        provider, name = make_provider("gemini-2.5-flash", endpoints)
+        await probe(provider, name)
+        await provider.aclose()
+    assert server.asked[0].model == "gemini-2.5-flash"
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-5", "local/smollm2-135m"])
+def test_a_missing_package_is_named_with_how_to_get_it(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(SettingsError, match=r"parley\[openai\]"):
+        make_provider(model, KEYS)
+
+
+def test_keys_are_not_shown() -> None:
+    assert "secret" not in repr(KEYS)
+
+
+async def test_a_probe_hangs_up_at_the_first_sign_of_life(wire: Wired) -> None:
+    wire.server.then([Think("Hm."), Stall()])
+    await probe(wire.provider, "the-model")
+    await wire.server.wait_for_disconnects(1)
+
+
+async def test_a_probe_of_a_silent_model_is_bounded(wire: Wired) -> None:
+    wire.server.then([Stall()])
+    async with asyncio.timeout(5):
+        with pytest.raises(ProviderStalledError, match="said nothing for"):
+            await probe(wire.provider, "the-model", seconds=0.2)
+    await wire.server.wait_for_disconnects(1)
+
+
+async def test_a_probe_says_what_is_wrong(vendor: str) -> None:
+    async with wired(vendor, api_key="another") as wire:
+        with pytest.raises(ProviderAuthError):
+            await probe(wire.provider, "the-model")
+    async with wired(vendor, models=["another"]) as wire:
+        with pytest.raises(UnknownModelError, match="the-model"):
+            await probe(wire.provider, "the-model")
+    async with wired(vendor, [Fail(503)]) as wire:
+        with pytest.raises(ProviderUnavailableError):
+            await probe(wire.provider, "the-model")
+    async with wired(vendor, [Say("ok")]) as wire:
+        await probe(wire.provider, "the-model")

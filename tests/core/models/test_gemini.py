@@ -1,0 +1,183 @@
+"""What is particular to the Gemini API."""
+
+import base64
+from typing import Any
+
+import pytest
+from google.adk.models.llm_request import LlmRequest
+from google.genai import types
+
+from core.errors import ContentBlockedError, ProviderAuthError, ProviderLimitError, ProviderUnavailableError
+from core.models.adapter import ModelAdapter
+from core.models.provider import (
+    Done,
+    Failed,
+    Media,
+    Message,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
+from sandbox.models import Call, End, Fail, Raw, Say, Think
+from tests.core.models.conftest import Wired
+
+
+def parts(*parts: dict[str, Any], finish: str | None = None) -> Raw:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}}
+    return Raw({"candidates": [candidate | ({"finishReason": finish} if finish else {})]})
+
+
+async def test_signatures_come_on_their_very_part(gemini_wire: Wired) -> None:
+    gemini_wire.server.then(
+        [
+            Think("Hm.", signature=b"t"),
+            Say("Wait.", signature=b"s"),
+            Call("f", {"n": 1}, "c1", signature=b"c"),
+            Call("f", {"n": 2}, "c2"),
+        ]
+    )
+    assert (await gemini_wire.ask())[:-1] == [
+        Thought("Hm.", b"t"),
+        Text("Wait.", b"s"),
+        ToolCall("c1", "f", {"n": 1}, b"c"),
+        ToolCall("c2", "f", {"n": 2}),
+    ]
+
+
+async def test_a_signature_without_text_is_kept(gemini_wire: Wired) -> None:
+    signature = base64.b64encode(b"late").decode()
+    gemini_wire.server.then([Say("Done."), parts({"text": "", "thoughtSignature": signature})])
+    assert (await gemini_wire.ask())[:-1] == [Text("Done."), Text("", b"late")]
+
+
+async def test_signatures_go_back_on_their_very_part(gemini_wire: Wired) -> None:
+    gemini_wire.server.then("ok")
+    await gemini_wire.ask(
+        Message("user", (Text("Hi"),)),
+        Message(
+            "assistant",
+            (
+                Thought("Hm.", b"t"),
+                Text("Wait."),
+                ToolCall("c1", "f", {"n": 1}, b"c"),
+                ToolCall("c2", "f", {"n": 2}),
+            ),
+        ),
+        Message("tool", (ToolResult("c1", "f", {"r": 1}), ToolResult("c2", "f", {"r": 2}))),
+    )
+    _, model, tool = gemini_wire.server.requests[0]["contents"]
+    assert model["role"] == "model"
+    assert [base64.urlsafe_b64decode(part.get("thoughtSignature", "")) for part in model["parts"]] == [
+        b"t",
+        b"",
+        b"c",
+        b"",
+    ]
+    assert model["parts"][0]["thought"] is True
+    assert tool["role"] == "user"
+    assert [part["functionResponse"]["id"] for part in tool["parts"]] == ["c1", "c2"]
+
+
+async def test_built_in_tools_are_forwarded_beside_functions(gemini_wire: Wired) -> None:
+    gemini_wire.server.then("ok")
+    declared = types.FunctionDeclaration(name="not ours to send")
+    config = types.GenerateContentConfig(
+        tools=[types.Tool(google_search=types.GoogleSearch(), function_declarations=[declared])]
+    )
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    empty = {"type": "object", "properties": {}}
+    await gemini_wire.ask(config=config, tools=[ToolSpec("f", "F.", schema), ToolSpec("g", "G.", empty)])
+    search, functions = gemini_wire.server.requests[0]["tools"]
+    assert search == {"googleSearch": {}}
+    assert functions["functionDeclarations"] == [
+        {"name": "f", "description": "F.", "parameters_json_schema": schema},
+        {"name": "g", "description": "G."},
+    ]
+
+
+async def test_code_that_the_model_ran_is_part_of_the_text(gemini_wire: Wired) -> None:
+    gemini_wire.server.then(
+        [
+            parts({"executableCode": {"language": "PYTHON", "code": "print(1)"}}),
+            parts({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1\n"}}),
+            Say("One."),
+        ]
+    )
+    events = await gemini_wire.ask()
+    text = "".join(event.text for event in events if isinstance(event, Text))
+    assert text == "\n```python\nprint(1)\n```\n\n```\n1\n```\nOne."
+
+
+async def test_media_reach_the_wire_by_bytes_or_by_address(gemini_wire: Wired) -> None:
+    gemini_wire.server.then("ok")
+    await gemini_wire.ask(
+        Message("user", (Media("application/pdf", b"pdf"), Media("video/mp4", uri="https://example.com/film"))),
+        Message("assistant", (ToolCall("a", "draw", {}),)),
+        Message("tool", (ToolResult("a", "draw", {}, (Media("image/png", b"png"),)),)),
+    )
+    user, _, tool = gemini_wire.server.requests[0]["contents"]
+    assert user["parts"][0]["inlineData"] == {"mime_type": "application/pdf", "data": "cGRm"}
+    assert user["parts"][1]["fileData"]["file_uri"] == "https://example.com/film"
+    assert tool["parts"][0]["functionResponse"]["parts"][0]["inline_data"]["data"] == "cG5n"
+
+
+async def test_an_invalid_key_is_an_auth_error_though_its_status_is_400(gemini_wire: Wired) -> None:
+    gemini_wire.server.then(Fail(400, code="API_KEY_INVALID"))
+    assert isinstance(await gemini_wire.failure(), ProviderAuthError)
+
+
+async def test_a_blocked_prompt_has_its_own_error(gemini_wire: Wired) -> None:
+    gemini_wire.server.then([Raw({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})])
+    error = await gemini_wire.failure()
+    assert isinstance(error, ContentBlockedError)
+    assert "PROHIBITED_CONTENT" in str(error)
+
+
+async def test_an_overload_in_the_middle_of_a_stream_is_a_limit(gemini_wire: Wired) -> None:
+    gemini_wire.server.then([Say("Hel"), Fail(429, retry_after=1.5)])
+    failed = (await gemini_wire.ask())[-1]
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, ProviderLimitError)
+    assert failed.error.retry_after == 1.5
+
+
+async def test_what_is_not_json_is_unavailable(gemini_wire: Wired) -> None:
+    gemini_wire.server.then([Say("Hel"), Fail(500, body="<html>oops</html>")])
+    failed = (await gemini_wire.ask())[-1]
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, ProviderUnavailableError)
+
+
+async def test_any_reason_to_end_is_passed_on(gemini_wire: Wired) -> None:
+    end = parts({"text": " an answer"}, finish="MALFORMED_FUNCTION_CALL")
+    gemini_wire.server.then([Say("Half"), end, End()])
+    done = (await gemini_wire.ask())[-1]
+    assert isinstance(done, Done)
+    assert done.finish is types.FinishReason.MALFORMED_FUNCTION_CALL
+
+
+@pytest.mark.filterwarnings("ignore:A_REASON_FROM_THE_FUTURE")
+async def test_a_reason_to_end_that_is_not_known_yet_is_no_failure(gemini_wire: Wired) -> None:
+    gemini_wire.server.then([parts({"text": "ok"}, finish="A_REASON_FROM_THE_FUTURE"), End()])
+    adapter = ModelAdapter(model="the-model", provider=gemini_wire.provider)
+    request = LlmRequest(contents=[types.UserContent("Hi")])
+    [response] = [response async for response in adapter.generate_content_async(request)]
+    assert response.finish_reason is not None
+    assert response.finish_reason.value == "A_REASON_FROM_THE_FUTURE"
+
+
+async def test_no_part_of_adks_http_options_or_labels_gets_out(gemini_wire: Wired) -> None:
+    gemini_wire.server.then("ok")
+    options = types.HttpOptions(retry_options=types.HttpRetryOptions(attempts=5), headers={"x-own": "1"})
+    await gemini_wire.ask(config=types.GenerateContentConfig(http_options=options, labels={"a": "b"}))
+    assert "x-own" not in gemini_wire.server.asked[0].headers
+    assert gemini_wire.server.asked[0].headers["x-goog-api-key"] == "key"
+    assert "labels" not in gemini_wire.server.requests[0]
+
+
+def test_the_adapter_does_not_show_what_it_holds() -> None:
+    adapter = ModelAdapter(model="m", provider=object())  # type: ignore[arg-type]  # never used
+    assert "provider" not in repr(adapter)
+    assert "provider" not in adapter.model_dump()

@@ -1,0 +1,260 @@
+"""Whatever the history looks like, the request that comes of it can be sent."""
+
+import json
+from datetime import UTC, datetime
+from itertools import zip_longest
+from typing import Any
+
+import pytest
+from google.genai import types
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.models.messages import INTERRUPTED, clean_json, clean_text, convert_messages
+from core.models.provider import Media, Message, Text, Thought, ToolCall, ToolResult
+
+
+def call(name: str, id_: str | None = None, **args: Any) -> types.Part:
+    return types.Part(function_call=types.FunctionCall(id=id_, name=name, args=args))
+
+
+def response(name: str, id_: str | None = None, **result: Any) -> types.Part:
+    return types.Part(function_response=types.FunctionResponse(id=id_, name=name, response=result))
+
+
+def user(*parts: types.Part | str) -> types.Content:
+    return types.UserContent(list(parts))
+
+
+def model(*parts: types.Part | str) -> types.Content:
+    return types.ModelContent(list(parts))
+
+
+def function(*parts: types.Part) -> types.Content:
+    return types.Content(role="function", parts=list(parts))
+
+
+def ids(messages: list[Message]) -> list[list[str]]:
+    return [
+        [part.id for part in message.parts if isinstance(part, ToolCall | ToolResult)]
+        for message in messages
+        if message.role == "tool" or message.tool_calls
+    ]
+
+
+def test_roles_are_told_apart() -> None:
+    contents = [user("Hi"), model("Hello", call("t", "a")), function(response("t", "a", r=1)), model("ok")]
+    assert convert_messages(contents) == [
+        Message("user", (Text("Hi"),)),
+        Message("assistant", (Text("Hello"), ToolCall("a", "t", {}))),
+        Message("tool", (ToolResult("a", "t", {"r": 1}),)),
+        Message("assistant", (Text("ok"),)),
+    ]
+
+
+@pytest.mark.parametrize("role", ["user", "function", "tool"])
+def test_a_response_is_a_tool_message_whatever_its_role(role: str) -> None:
+    answer = types.Content(role=role, parts=[response("t", "a")])
+    assert [message.role for message in convert_messages([user("Hi"), model(call("t", "a")), answer])] == [
+        "user",
+        "assistant",
+        "tool",
+    ]
+
+
+def test_the_system_instruction_comes_first() -> None:
+    assert convert_messages([user("Hi")], "Be brief.") == [
+        Message("system", (Text("Be brief."),)),
+        Message("user", (Text("Hi"),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        types.Content(parts=[types.Part(text="One."), types.Part(text="Two.")]),
+        [types.Part(text="One."), "Two."],
+        ["One.", "Two."],
+    ],
+)
+def test_the_parts_of_the_system_instruction_are_joined_by_newlines(instruction: Any) -> None:
+    assert convert_messages([], instruction) == [Message("system", (Text("One.\nTwo."),))]
+
+
+@pytest.mark.parametrize("instruction", [None, "", types.Content(parts=[])])
+def test_without_a_system_instruction_there_is_no_system_message(instruction: Any) -> None:
+    assert [message.role for message in convert_messages([user("Hi")], instruction)] == ["user"]
+
+
+def test_the_id_of_a_call_is_kept() -> None:
+    assert ids(convert_messages([model(call("exec", "adk-uuid-123"))]))[0] == ["adk-uuid-123"]
+
+
+def test_a_call_without_an_id_is_named_after_its_tool() -> None:
+    assert ids(convert_messages([model(call("search"))]))[0] == ["call_search"]
+
+
+def test_calls_without_ids_are_paired_in_order() -> None:
+    messages = convert_messages(
+        [
+            model(call("t"), call("t"), call("u")),
+            function(response("t", n=1), response("u", n=3), response("t", n=2)),
+        ]
+    )
+    assert ids(messages) == [["call_t", "call_t_2", "call_u"]] * 2
+    assert [part.result for part in messages[1].parts if isinstance(part, ToolResult)] == [
+        {"n": 1},
+        {"n": 2},
+        {"n": 3},
+    ]
+
+
+def test_an_id_that_comes_again_is_made_unique_with_its_response() -> None:
+    turn = [model(call("t", "call_t")), function(response("t", "call_t"))]
+    assert ids(convert_messages([*turn, *turn])) == [["call_t"], ["call_t"], ["call_t_2"], ["call_t_2"]]
+
+
+def test_a_response_may_have_the_id_that_its_call_was_given() -> None:
+    contents = [model(call("t"), call("t")), function(response("t", "call_t_2", n=2), response("t", n=1))]
+    assert [part.result for part in convert_messages(contents)[1].parts if isinstance(part, ToolResult)] == [
+        {"n": 1},
+        {"n": 2},
+    ]
+
+
+def test_a_call_that_nothing_answered_is_answered_as_interrupted() -> None:
+    contents = [user("Hi"), model(call("t", "a"), call("t", "b")), function(response("t", "b")), user("so?")]
+    assert convert_messages(contents)[2:] == [
+        Message("tool", (ToolResult("a", "t", INTERRUPTED), ToolResult("b", "t", {}))),
+        Message("user", (Text("so?"),)),
+    ]
+
+
+def test_the_response_to_an_interrupted_call_is_not_taken_by_a_later_one() -> None:
+    contents = [model(call("t")), user("again"), model(call("t")), function(response("t", n=2))]
+    results = [part for message in convert_messages(contents) for part in message.parts]
+    assert [part.result for part in results if isinstance(part, ToolResult)] == [INTERRUPTED, {"n": 2}]
+
+
+def test_a_response_to_no_call_is_dropped() -> None:
+    contents = [function(response("t", "a")), user("Hi", response("t"))]
+    assert convert_messages(contents) == [Message("user", (Text("Hi"),))]
+
+
+def test_a_response_that_comes_late_stands_behind_its_call() -> None:
+    contents = [model(call("t", "a")), user("Are you there?"), function(response("t", "a", r=1))]
+    assert [message.role for message in convert_messages(contents)] == ["assistant", "tool", "user"]
+
+
+def test_the_outcome_of_a_long_running_tool_replaces_its_first_word() -> None:
+    contents = [model(call("t", "a")), function(response("t", "a", r="wait")), user(response("t", "a", r="ok"))]
+    assert convert_messages(contents)[1] == Message("tool", (ToolResult("a", "t", {"r": "ok"}),))
+
+
+def test_parts_keep_their_order_and_their_signatures() -> None:
+    signed = call("t", "a")
+    signed.thought_signature = b"call"
+    contents = [
+        model(
+            types.Part(text="Hm.", thought=True, thought_signature=b"thought"),
+            types.Part(text="One"),
+            signed,
+            types.Part(text="two"),
+            types.Part(thought_signature=b"alone"),
+        )
+    ]
+    assert convert_messages(contents)[0].parts == (
+        Thought("Hm.", b"thought"),
+        Text("One"),
+        ToolCall("a", "t", {}, b"call"),
+        Text("two"),
+        Text("", b"alone"),
+    )
+
+
+def test_media_come_along_by_bytes_or_by_address() -> None:
+    contents = [
+        user(
+            "Look",
+            types.Part.from_bytes(data=b"png", mime_type="image/png"),
+            types.Part.from_uri(file_uri="gs://a/b.pdf", mime_type="application/pdf"),
+        )
+    ]
+    assert convert_messages(contents)[0].parts == (
+        Text("Look"),
+        Media("image/png", data=b"png"),
+        Media("application/pdf", uri="gs://a/b.pdf"),
+    )
+
+
+def test_what_a_tool_shows_comes_along() -> None:
+    shown = response("t", "a")
+    assert shown.function_response is not None
+    blob = types.FunctionResponseBlob(mime_type="image/png", data=b"png")
+    shown.function_response.parts = [types.FunctionResponsePart(inline_data=blob)]
+    result = convert_messages([model(call("t", "a")), function(shown)])[1].parts[0]
+    assert isinstance(result, ToolResult)
+    assert result.media == (Media("image/png", data=b"png"),)
+
+
+def test_empty_parts_and_contents_are_left_out() -> None:
+    contents = [user(""), types.Content(role="model"), model(types.Part()), user("Hi")]
+    assert convert_messages(contents) == [Message("user", (Text("Hi"),))]
+
+
+def test_what_json_cannot_say_is_told_in_its_words() -> None:
+    moment = datetime(2026, 1, 2, tzinfo=UTC)
+    plain = clean_json({"when": moment, "nan": float("nan"), "raw": b"\xff", "who": {1: {"x"}}})
+    assert plain["when"] == "2026-01-02T00:00:00Z"
+    assert plain["nan"] is None
+    assert plain["who"] == {"1": ["x"]}
+    json.dumps(plain, allow_nan=False)
+
+
+any_text = st.text(st.characters(exclude_categories=()))
+
+
+@given(any_text)
+def test_clean_text_is_unicode_without_nuls_and_stays_so(text: str) -> None:
+    clean = clean_text(text)
+    assert "\0" not in clean
+    assert clean.encode().decode() == clean
+    assert clean_text(clean) == clean
+
+
+@given(st.text())
+def test_good_text_is_left_alone(text: str) -> None:
+    assert clean_text(text) == text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+some_ids = st.sampled_from([None, "", "a", "call_t", "call_t_2"])
+some_parts = st.one_of(
+    st.builds(lambda text: types.Part(text=text), any_text),
+    st.builds(call, st.sampled_from("tu"), some_ids, x=any_text),
+    st.builds(response, st.sampled_from("tu"), some_ids, y=any_text),
+)
+some_contents = st.builds(
+    lambda role, parts: types.Content(role=role, parts=parts),
+    st.sampled_from(["user", "model", "function", None]),
+    st.lists(some_parts, max_size=4),
+)
+
+
+@given(st.lists(some_contents, max_size=8))
+def test_every_call_is_answered_once_and_every_answer_has_its_call(contents: list[types.Content]) -> None:
+    messages = convert_messages(contents)
+    seen: set[str] = set()
+    for message, after in zip_longest(messages, messages[1:]):
+        assert message.parts
+        called = [call.id for call in message.tool_calls]
+        if called:
+            assert message.role == "assistant"
+            assert after is not None
+            assert [part.id for part in after.parts if isinstance(part, ToolResult)] == called
+            assert not seen & set(called)
+            seen.update(called)
+        if message.role == "tool":
+            assert all(isinstance(part, ToolResult) and part.id in seen for part in message.parts)
+        message.text.encode()
+    total = sum(bool(part.function_call) for content in contents for part in content.parts or [])
+    assert len(seen) == total

@@ -1,0 +1,265 @@
+"""What every provider does, whatever its wire."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from google.adk.models.llm_request import LlmRequest
+from google.genai import types
+
+from core.errors import (
+    ContentBlockedError,
+    ProviderAuthError,
+    ProviderError,
+    ProviderLimitError,
+    ProviderRequestError,
+    ProviderStalledError,
+    ProviderUnavailableError,
+    UnknownModelError,
+)
+from core.models.adapter import ModelAdapter
+from core.models.gemini import GeminiProvider
+from core.models.openai import OpenAIProvider
+from core.models.provider import (
+    Done,
+    Failed,
+    Media,
+    Message,
+    Request,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
+from sandbox.models import Call, Cut, End, Fail, Finish, Pause, Say, Stall, Think
+from tests.core.models.conftest import Wired, wired
+
+ADD = ToolSpec(
+    "add",
+    "Adds two numbers.",
+    {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
+)
+
+
+async def test_text_comes_delta_by_delta_and_ends_with_done(wire: Wired) -> None:
+    wire.server.then([Say("Hello world", pieces=2), Finish(input=11, output=3, thinking=2, cached=4)])
+    *texts, done = await wire.ask()
+    assert [text.text for text in texts if isinstance(text, Text)] == ["Hello ", "world"]
+    assert isinstance(done, Done)
+    assert done.finish is types.FinishReason.STOP
+    assert (done.usage.input, done.usage.output, done.usage.thinking, done.usage.cached) == (11, 3, 2, 4)
+
+
+async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: Wired) -> None:
+    more = asyncio.Event()
+    wire.server.then([Say("first"), Pause(more), Say("second")])
+    request = Request("the-model", [Message("user", (Text("Hi"),))])
+    async with asyncio.timeout(5), aclosing(wire.stream(request)) as events:
+        assert await anext(events) == Text("first")
+        more.set()
+        assert await anext(events) == Text("second")
+
+
+async def test_thinking_is_told_apart_from_the_answer(wire: Wired) -> None:
+    wire.server.then([Think("Let me see."), Say("42")])
+    thought, text, _ = await wire.ask()
+    assert (thought, text) == (Thought("Let me see."), Text("42"))
+
+
+async def test_parallel_calls_come_whole_and_in_order(wire: Wired) -> None:
+    calls = [Call("add", {"a": 1, "b": 2}, id="c1"), Call("add", {"a": 3, "b": 4}, id="c2")]
+    wire.server.then([Say("One moment."), *calls])
+    text, first, second, done = await wire.ask(tools=[ADD])
+    assert text == Text("One moment.")
+    assert first == ToolCall("c1", "add", {"a": 1, "b": 2})
+    assert second == ToolCall("c2", "add", {"a": 3, "b": 4})
+    assert isinstance(done, Done)
+    assert done.finish is types.FinishReason.STOP
+
+
+async def test_the_model_is_told_of_the_system_the_history_and_the_tools(wire: Wired) -> None:
+    wire.server.then("3")
+    await wire.ask(
+        Message("system", (Text("Be brief."),)),
+        Message("user", (Text("1 + 2?"),)),
+        Message("assistant", (Text("Wait."), ToolCall("c1", "add", {"a": 1, "b": 2}))),
+        Message("tool", (ToolResult("c1", "add", {"result": 3}),)),
+        tools=[ADD],
+    )
+    asked = wire.server.asked[0]
+    assert asked.model == "the-model"
+    assert asked.system == "Be brief."
+    assert asked.text == "1 + 2?"
+    assert asked.tools == ("add",)
+    result = asked.results[0]
+    assert (result.id, result.name, result.content) == ("c1", "add", {"result": 3})
+
+
+async def test_sampling_and_limits_reach_the_wire(wire: Wired) -> None:
+    wire.server.then("ok")
+    config = types.GenerateContentConfig(
+        temperature=0.5, top_p=0.9, max_output_tokens=77, stop_sequences=["END"], labels={"adk": "bot"}
+    )
+    await wire.ask(config=config)
+    body = wire.server.requests[0]
+    sent = body.get("generationConfig", body)
+    assert sent["temperature"] == 0.5
+    assert sent.get("topP", sent.get("top_p")) == 0.9
+    assert sent.get("maxOutputTokens", sent.get("max_tokens")) == 77
+    assert sent.get("stopSequences", sent.get("stop")) == ["END"]
+    assert "labels" not in body
+
+
+async def test_an_answer_schema_reaches_the_wire(wire: Wired) -> None:
+    wire.server.then("{}")
+    schema = types.Schema(type=types.Type.OBJECT, properties={"n": types.Schema(type=types.Type.INTEGER)})
+    config = types.GenerateContentConfig(response_schema=schema, response_mime_type="application/json")
+    await wire.ask(config=config)
+    body = wire.server.requests[0]
+    if "generationConfig" in body:
+        assert body["generationConfig"]["responseSchema"]["properties"]["n"]["type"] == "INTEGER"
+    else:
+        sent = body["response_format"]["json_schema"]["schema"]
+        assert sent == {"type": "object", "properties": {"n": {"type": "integer"}}}
+
+
+async def test_an_image_reaches_the_wire(wire: Wired) -> None:
+    wire.server.then("A cat.")
+    await wire.ask(Message("user", (Text("What is this?"), Media("image/png", b"\x89PNG"))))
+    assert "iVBORw==" in str(wire.server.requests[0])
+
+
+@pytest.mark.parametrize(
+    ("fail", "kind", "retryable"),
+    [
+        (Fail(401), ProviderAuthError, False),
+        (Fail(403), ProviderAuthError, False),
+        (Fail(404), UnknownModelError, False),
+        (Fail(400), ProviderRequestError, False),
+        (Fail(413, body="<html>too large</html>"), ProviderRequestError, False),
+        (Fail(429, retry_after=7), ProviderLimitError, True),
+        (Fail(500), ProviderUnavailableError, True),
+        (Fail(502, body="<html>bad gateway</html>"), ProviderUnavailableError, True),
+        (Fail(503, body=""), ProviderUnavailableError, True),
+    ],
+)
+async def test_a_refusal_has_its_own_error(wire: Wired, fail: Fail, kind: type[ProviderError], retryable: bool) -> None:
+    wire.server.then(fail)
+    error = await wire.failure()
+    assert type(error) is kind
+    assert isinstance(error, ProviderError)
+    assert error.retryable is retryable
+    assert error.retry_after == fail.retry_after
+    assert "scripted failure" not in str(error)
+    assert len(wire.server.requests) == 1
+
+
+async def test_the_error_for_an_unknown_model_names_it(vendor: str) -> None:
+    async with wired(vendor, models=["another"]) as wire:
+        assert "'the-model'" in str(await wire.failure())
+
+
+async def test_a_wrong_key_is_not_repeated_in_the_error(vendor: str) -> None:
+    async with wired(vendor, key="my-secret-key", api_key="right") as wire:
+        error = await wire.failure()
+        assert wire.server.requests == []
+    assert isinstance(error, ProviderAuthError)
+    assert "my-secret-key" not in str(error)
+
+
+async def test_nobody_at_the_address_is_unavailable(vendor: str) -> None:
+    async with wired(vendor) as wire:
+        pass
+    kind = GeminiProvider if vendor == "gemini" else OpenAIProvider
+    provider = kind("key", wire.server.base_url)
+    error = await Wired(provider, wire.server).failure()
+    await provider.aclose()
+    assert isinstance(error, ProviderUnavailableError)
+
+
+async def test_a_connection_that_breaks_in_the_middle_is_unavailable(wire: Wired) -> None:
+    wire.server.then([Say("Hel"), Cut()])
+    text, failed = await wire.ask()
+    assert text == Text("Hel")
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, ProviderUnavailableError)
+
+
+async def test_an_error_in_the_middle_of_a_stream_has_its_name(wire: Wired) -> None:
+    wire.server.then([Say("Hel"), Fail(503)])
+    _, failed = await wire.ask()
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, ProviderUnavailableError)
+
+
+async def test_a_stream_that_ends_without_being_done_is_an_error(wire: Wired) -> None:
+    wire.server.then([Say("Hel"), End()])
+    text, failed = await wire.ask()
+    assert text == Text("Hel")
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, ProviderStalledError)
+
+
+@pytest.mark.parametrize(
+    ("gemini", "openai", "finish"),
+    [
+        ("MAX_TOKENS", "length", types.FinishReason.MAX_TOKENS),
+        ("SAFETY", "content_filter", types.FinishReason.SAFETY),
+        ("OTHER", "who-knows", types.FinishReason.OTHER),
+    ],
+)
+async def test_how_the_model_ended_is_passed_on(
+    wire: Wired, vendor: str, gemini: str, openai: str, finish: types.FinishReason
+) -> None:
+    wire.server.then([Say("Half an ans"), Finish(gemini if vendor == "gemini" else openai)])
+    *_, done = await wire.ask()
+    assert isinstance(done, Done)
+    assert done.finish is finish
+
+
+@pytest.mark.parametrize("before", [[], [Say("Hel")]], ids=["before the answer", "within the answer"])
+async def test_closing_the_stream_closes_the_connection(wire: Wired, before: list[Say]) -> None:
+    wire.server.then([*before, Stall()])
+    adapter = ModelAdapter(model="the-model", provider=wire.provider, idle_seconds=0.3)
+    with pytest.raises(ProviderStalledError, match=r"said nothing for 0\.3 seconds"):
+        await _collect(adapter, stream=True)
+    await wire.server.wait_for_disconnects(1)
+
+
+async def test_a_cancelled_turn_closes_the_connection(wire: Wired) -> None:
+    wire.server.then([Say("Hel"), Stall()])
+    task = asyncio.create_task(wire.ask())
+    await wire.server.wait_for_requests(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await wire.server.wait_for_disconnects(1)
+
+
+async def test_leaving_a_stream_early_closes_the_connection(wire: Wired) -> None:
+    wire.server.then([Say("Hel"), Stall()])
+    request = Request("the-model", [Message("user", (Text("Hi"),))])
+    async with aclosing(wire.stream(request)) as events:
+        await anext(events)
+    await wire.server.wait_for_disconnects(1)
+
+
+async def test_many_calls_at_once_do_not_mix(wire: Wired) -> None:
+    wire.server.then(*["same"] * 20)
+    answers = await asyncio.gather(*(wire.ask() for _ in range(20)))
+    assert all(answer[0] == Text("same") for answer in answers)
+    assert len(wire.server.requests) == 20
+
+
+async def test_a_blocked_answer_without_a_word_is_an_error_of_its_own(wire: Wired, vendor: str) -> None:
+    wire.server.then([Finish("SAFETY" if vendor == "gemini" else "content_filter")])
+    with pytest.raises(ContentBlockedError):
+        await _collect(ModelAdapter(model="the-model", provider=wire.provider))
+
+
+async def _collect(adapter: ModelAdapter, *, stream: bool = False) -> list[Any]:
+    request = LlmRequest(contents=[types.UserContent("Hi")])
+    async with aclosing(adapter.generate_content_async(request, stream)) as responses:
+        return [response async for response in responses]

@@ -1,0 +1,213 @@
+"""The scripted models, asked by the vendors' own clients."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from google import genai
+from google.genai import errors, types
+from google.genai.client import AsyncClient
+from hypothesis import given
+from hypothesis import strategies as st
+from openai import AsyncOpenAI, NotFoundError
+
+from sandbox.models import (
+    Asked,
+    Call,
+    Cut,
+    Fail,
+    Finish,
+    Pause,
+    Say,
+    ScriptedGemini,
+    ScriptedOpenAI,
+    Stall,
+    Step,
+    Think,
+)
+from sandbox.models.script import split
+
+Server = ScriptedGemini | ScriptedOpenAI
+both = pytest.mark.parametrize("kind", [ScriptedGemini, ScriptedOpenAI])
+
+
+async def post(server: Server, text: str = "Hi", *, stream: bool = False) -> tuple[int, str]:
+    """Ask by bare HTTP."""
+    if isinstance(server, ScriptedOpenAI):
+        url = f"{server.base_url}/chat/completions"
+        body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": text}]}
+        body["stream"] = stream
+    else:
+        method = "streamGenerateContent?alt=sse" if stream else "generateContent"
+        url = f"{server.base_url}/v1beta/models/m:{method}"
+        body = {"contents": [{"role": "user", "parts": [{"text": text}]}]}
+    async with aiohttp.ClientSession() as http, http.post(url, json=body) as response:
+        return response.status, await response.text()
+
+
+def openai_client(server: ScriptedOpenAI) -> AsyncOpenAI:
+    return AsyncOpenAI(api_key="k", base_url=server.base_url, max_retries=0)
+
+
+@asynccontextmanager
+async def gemini_client(server: ScriptedGemini) -> AsyncIterator[AsyncClient]:
+    options = types.HttpOptions(base_url=server.base_url)
+    async with genai.Client(vertexai=False, api_key="k", http_options=options).aio as client:
+        yield client
+
+
+SCRIPT: list[Step] = [
+    Think("Hm."),
+    Say("Hello world", pieces=3),
+    Call("add", {"a": 1}, "c1", pieces=2),
+    Finish(input=9, output=4, thinking=2, cached=1),
+]
+
+
+async def test_openais_client_reads_a_whole_answer() -> None:
+    async with ScriptedOpenAI([SCRIPT]) as server, openai_client(server) as client:
+        completion = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}])
+    [choice] = completion.choices
+    assert choice.message.content == "Hello world"
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.tool_calls is not None
+    assert choice.message.tool_calls[0].to_dict()["function"] == {"name": "add", "arguments": '{"a": 1}'}
+    assert completion.usage is not None
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (9, 6)
+
+
+async def test_openais_client_reads_a_stream() -> None:
+    async with ScriptedOpenAI([SCRIPT]) as server, openai_client(server) as client:
+        stream = await client.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "Hi"}], stream=True
+        )
+        chunks = [chunk async for chunk in stream]
+    texts = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices[0].delta.content]
+    assert texts == ["Hell", "o wo", "rld"]
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+
+
+async def test_openais_client_sees_the_models() -> None:
+    async with ScriptedOpenAI(models=["a", "b/c"]) as server, openai_client(server) as client:
+        assert [model.id async for model in client.models.list()] == ["a", "b/c"]
+        assert (await client.models.retrieve("b/c")).id == "b/c"
+        with pytest.raises(NotFoundError):
+            await client.models.retrieve("d")
+
+
+async def test_googles_client_reads_a_whole_answer() -> None:
+    async with ScriptedGemini([SCRIPT]) as server, gemini_client(server) as client:
+        response = await client.models.generate_content(model="m", contents="Hi")
+    assert response.text == "Hello world"
+    assert response.function_calls == [types.FunctionCall(id="c1", name="add", args={"a": 1})]
+    assert response.usage_metadata is not None
+    assert response.usage_metadata.total_token_count == 15
+
+
+async def test_googles_client_reads_a_stream() -> None:
+    async with ScriptedGemini([[Say("Hello world", pieces=3)]]) as server, gemini_client(server) as client:
+        stream = await client.models.generate_content_stream(model="m", contents="Hi")
+        texts = [chunk.text async for chunk in stream]
+    assert [text for text in texts if text] == ["Hell", "o wo", "rld"]
+
+
+async def test_googles_client_sees_the_models() -> None:
+    async with ScriptedGemini(models=["a"]) as server, gemini_client(server) as client:
+        assert [model.name async for model in await client.models.list()] == ["models/a"]
+        assert (await client.models.get(model="a")).name == "models/a"
+        with pytest.raises(errors.ClientError):
+            await client.models.get(model="b")
+
+
+@both
+async def test_a_script_may_be_a_function_of_what_is_asked(kind: Callable[..., Server]) -> None:
+    def script(asked: Asked) -> str:
+        return f"{asked.text}!"
+
+    async with kind(script) as server:
+        answers = await asyncio.gather(post(server, "one"), post(server, "two", stream=True))
+    assert "one!" in answers[0][1]
+    assert "two!" in answers[1][1]
+    assert sorted(asked.text for asked in server.asked) == ["one", "two"]
+
+
+@both
+async def test_turns_are_played_in_order_and_more_may_be_added(kind: Callable[..., Server]) -> None:
+    async with kind(["first"]) as server:
+        server.then("second", [Say("third")])
+        for word in ("first", "second", "third"):
+            assert word in (await post(server))[1]
+        status, body = await post(server)
+    assert status == 400
+    assert "no turn" in body
+    assert len(server.requests) == 4
+
+
+@both
+async def test_only_the_right_key_is_accepted(kind: Callable[..., Server]) -> None:
+    async with kind(["ok"], api_key="right") as server:
+        status, body = await post(server)
+    assert status in (400, 401)
+    assert "key" in json.loads(body)["error"]["message"]
+    assert server.requests == []
+
+
+@both
+async def test_a_failure_has_the_vendors_shape(kind: Callable[..., Server]) -> None:
+    async with kind([Fail(503, "overloaded", retry_after=2), Fail(500, body="oops")]) as server:
+        status, body = await post(server, stream=True)
+        assert (status, json.loads(body)["error"]["message"]) == (503, "overloaded")
+        assert await post(server) == (500, "oops")
+
+
+@both
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_connection_can_break(kind: Callable[..., Server], stream: bool) -> None:
+    async with kind([[Say("Hel"), Cut()]]) as server:
+        with pytest.raises(aiohttp.ClientError):
+            await post(server, stream=stream)
+
+
+@both
+async def test_a_client_that_hangs_up_is_noticed(kind: Callable[..., Server]) -> None:
+    async with kind([[Say("Hel"), Stall()], "fine"]) as server:
+        asked = asyncio.create_task(post(server, stream=True))
+        await server.wait_for_requests(1)
+        asked.cancel()
+        await asyncio.wait([asked])
+        await server.wait_for_disconnects(1)
+        await post(server)
+    assert server.disconnects == 1
+
+
+@both
+async def test_a_stalled_answer_does_not_hold_up_the_end(kind: Callable[..., Server]) -> None:
+    async with asyncio.timeout(5):
+        async with kind([Stall()]) as server:
+            asked = asyncio.create_task(post(server))
+            await server.wait_for_requests(1)
+        await asyncio.wait([asked])
+        asked.exception()
+    assert server.disconnects == 0
+
+
+@both
+async def test_an_answer_can_be_held_back(kind: Callable[..., Server]) -> None:
+    gate = asyncio.Event()
+    async with kind([[Pause(gate), Say("at last")]]) as server:
+        asked = asyncio.create_task(post(server))
+        await server.wait_for_requests(1)
+        assert not asked.done()
+        gate.set()
+        assert "at last" in (await asked)[1]
+
+
+@given(st.text(), st.integers(1, 9))
+def test_pieces_make_the_whole(text: str, pieces: int) -> None:
+    parts = split(text, pieces)
+    assert "".join(parts) == text
+    assert 1 <= len(parts) <= pieces
