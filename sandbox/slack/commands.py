@@ -62,7 +62,7 @@ class Commands:
                 "command": command,
                 "text": text,
                 "api_app_id": self._workspace.app_id,
-                "is_enterprise_install": "false",
+                "is_enterprise_install": False,
                 "response_url": response_base + key,
                 "trigger_id": f"{secrets.randbelow(10**13)}.{secrets.randbelow(10**13)}.{secrets.token_hex(16)}",
             },

@@ -56,13 +56,13 @@ class Events:
 
     def _posted(self, message: Message) -> None:
         said = self._payloads.said(message)
-        self._told[message.channel.id, message.ts] = said
+        self._told[message.channel.id, message.ts] = _without_files(said)
         self._send_message(message.channel, said | {"event_ts": message.ts})
         if self._calls_bot(message, said["text"]):
             self._mention(message, said, message.ts)
 
     def _updated(self, message: Message) -> None:
-        said, before = self._payloads.said(message), self._told[message.channel.id, message.ts]
+        said, before = _without_files(self._payloads.said(message)), self._told[message.channel.id, message.ts]
         self._told[message.channel.id, message.ts] = said
         ts = self._workspace.new_ts()
         changed = {"message": said, "previous_message": before}
@@ -85,8 +85,7 @@ class Events:
         return not message.channel.is_dm and not by_itself and mentions(text, self._workspace.bot.id)
 
     def _mention(self, message: Message, said: Mapping[str, Any], ts: str) -> None:
-        dropped = ("parent_user_id", "files")
-        event = {name: value for name, value in said.items() if name not in dropped}
+        event = _without_files({name: value for name, value in said.items() if name != "parent_user_id"})
         if self._hears(message.channel, "app_mention"):
             self._send(event | {"type": "app_mention", "channel": message.channel.id, "event_ts": ts})
 
@@ -119,3 +118,8 @@ class Events:
                 "event_context": "4-" + secrets.token_urlsafe(48),
             }
         )
+
+
+def _without_files(said: dict[str, Any]) -> dict[str, Any]:
+    """Slack: only the `file_share` message itself is sampled with its files."""
+    return {name: value for name, value in said.items() if name != "files"}

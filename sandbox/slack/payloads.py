@@ -110,7 +110,7 @@ class Payloads:
         }
 
     def _parent_user(self, message: Message) -> str | None:
-        if not message.is_reply or message.thread_ts is None:
+        if not message.is_reply or message.thread_ts is None or message.user is None:
             return None
         root = self._workspace.message(message.channel, message.thread_ts)
         return None if root is None else root.user

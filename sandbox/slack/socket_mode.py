@@ -29,6 +29,8 @@ CLOSE_AFTER = 10.0
 #: What Slack announces in `hello`, in seconds.
 CONNECTION_TIME = 18_060
 HEARTBEAT = 10.0
+#: How long a client that does not answer may hold up the closing of its socket.
+CLOSE_TIMEOUT = 1.0
 
 EnvelopeType = Literal["events_api", "slash_commands"]
 
@@ -187,7 +189,7 @@ class SocketMode:
             return web.Response(status=408, text="this ticket was used before, has expired or never was")
         if self._faults.take_handshake():
             return web.Response(status=500)
-        ws = web.WebSocketResponse(heartbeat=HEARTBEAT)
+        ws = web.WebSocketResponse(heartbeat=HEARTBEAT, timeout=CLOSE_TIMEOUT)
         await ws.prepare(request)
         if len(self._sockets) >= MOST_SOCKETS:
             await ws.send_json({"type": "disconnect", "reason": "too_many_websockets", "debug_info": {}})

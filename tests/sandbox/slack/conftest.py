@@ -44,10 +44,10 @@ async def connect() -> AsyncIterator[Connect]:
     async def connected(sandbox: SlackSandbox, app: AsyncApp) -> AsyncSocketModeHandler:
         handler = AsyncSocketModeHandler(app, sandbox.app_token, ping_interval=0.2)
         handlers.append(handler)
-        await handler.connect_async()  # type: ignore[no-untyped-call]  # bolt leaves it so
+        await handler.connect_async()
         await sandbox.wait_connected()
         return handler
 
     yield connected
     for handler in handlers:
-        await handler.close_async()  # type: ignore[no-untyped-call]  # bolt leaves it so
+        await handler.close_async()

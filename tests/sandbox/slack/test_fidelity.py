@@ -8,7 +8,9 @@ Where the samples are narrower than Slack, they are read so:
 
 - the samples of one object are one: a channel of `conversations.info`, `.list` and `.open`, a message of
   `conversations.history` and `.replies`, a file of all that carry files;
-- all elements of a sampled list are one shape: so are blocks, whose kinds are sampled with different fields;
+- all elements of a sampled list are one shape;
+- blocks are held against all samples of their kind, wherever in a message's blocks one stands; `header` is sampled
+  nowhere, and `mrkdwn` is sampled as `plain_text`;
 - an empty object or list in a sample may hold anything (`metadata.event_payload`, `team.icon`);
 - `warning`, `response_metadata`, `needed` and `provided` may stand in any answer, as Slack's Web API page has it;
 - `unknown_method` is answered by no method, so there is no sample of it.
@@ -17,7 +19,7 @@ Where the samples are narrower than Slack, they are read so:
 import json
 import os
 from collections.abc import Iterator
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +54,7 @@ _EVENTS = {
     ("app_mention", "file_share"): "AppMention",
     ("app_home_opened", None): "AppHomeOpened",
 }
-BLOCKS = [
+BLOCKS: list[dict[str, Any]] = [
     {"type": "header", "text": {"type": "plain_text", "text": "Title"}},
     {"type": "section", "text": {"type": "mrkdwn", "text": "*hi*"}},
     {"type": "divider"},
@@ -72,6 +74,43 @@ def merged(one: Any, other: Any) -> Any:
     if isinstance(one, list) and isinstance(other, list):
         return one + other
     return other if one is None else one
+
+
+@cache
+def block_kinds() -> dict[str, Any]:
+    """The fields of each kind of block, element and text that stands in any sample's blocks."""
+    kinds: dict[str, Any] = {}
+
+    def collect(node: Any) -> None:
+        if isinstance(node, dict):
+            if kind := node.get("type"):
+                kinds[kind] = merged(kinds.get(kind), node)
+            node = list(node.values())
+        if isinstance(node, list):
+            for inner in node:
+                collect(inner)
+
+    collect(sample("api/chat.postMessage")["message"]["blocks"])
+    collect(sample("events/MessagePayload")["event"]["blocks"])
+    kinds["mrkdwn"] = kinds["plain_text"]
+    kinds["header"] = {"type": "", "text": {}, "block_id": ""}
+    return kinds
+
+
+def faults_of_block(value: Any, path: str) -> Iterator[str]:
+    shape = block_kinds().get(value["type"])
+    if shape is None:
+        yield f"{path}: no block is a {value['type']}"
+        return
+    for name, inner in value.items():
+        here = f"{path}[{value['type']}].{name}"
+        for part in inner if isinstance(inner, list) else [inner]:
+            if isinstance(part, dict) and "type" in part:
+                yield from faults_of_block(part, here)
+            elif name not in shape:
+                yield f"{here} is not known"
+            else:
+                yield from faults(part, shape[name], here)
 
 
 def sample_of_method(method: str) -> Any:
@@ -96,7 +135,10 @@ def faults(value: Any, shape: Any, path: str) -> Iterator[str]:
         return
     if isinstance(value, dict) and isinstance(shape, dict):
         for name, inner in value.items():
-            if name in shape:
+            if name == "blocks":
+                for block in inner:
+                    yield from faults_of_block(block, f"{path}.blocks")
+            elif name in shape:
                 yield from faults(inner, shape[name], f"{path}.{name}")
             else:
                 yield f"{path}.{name} is not known"
@@ -111,8 +153,6 @@ def faults(value: Any, shape: Any, path: str) -> Iterator[str]:
 def faults_of_envelope(envelope: Envelope) -> Iterator[str]:
     if envelope.type == "slash_commands":
         shape = sample("app-backend/slash-commands/SlashCommandPayload")
-        # Sampled as a boolean; Slack's own page has the form field's text, and so has Socket Mode.
-        shape["is_enterprise_install"] = ""
         yield from faults(envelope.payload, shape, "slash command")
     else:
         event = envelope.payload["event"]
@@ -141,8 +181,8 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
 
     question = await slack.say("ada", "general", "hello")
     metadata = {"event_type": "x", "event_payload": {"a": [1]}}
-    thread = {"channel": general, "thread_ts": question.ts}
-    ts = (await client.chat_postMessage(**thread, text="hi <@U1>", metadata=metadata))["ts"]
+    posted = await client.chat_postMessage(channel=general, thread_ts=question.ts, text="hi <@U1>", metadata=metadata)
+    ts = posted["ts"]
     await client.chat_postMessage(channel=general, text="x", blocks=BLOCKS)
     await client.chat_postMessage(channel=general, markdown_text="**x**")
     await client.chat_postMessage(channel=general, text="a" * 40_001)

@@ -1,5 +1,7 @@
 """What a text shows, and whom it calls."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,7 @@ def test_plain_names_call_only_when_they_are_asked_to() -> None:
 
 
 def test_every_text_of_a_block_counts_and_the_text_beside_it() -> None:
-    blocks = [
+    blocks: list[dict[str, Any]] = [
         {"type": "header", "text": {"type": "plain_text", "text": "<!channel>"}},
         {
             "type": "section",
