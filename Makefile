@@ -1,0 +1,41 @@
+# `make run` and `make test` set everything up on a machine that has Python 3.11+ and make.
+
+UV := $(shell command -v uv || echo .uv/bin/uv)
+WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
+
+.PHONY: run test lint format check warm clean
+
+run: .venv/ready $(WARM)
+	@.venv/bin/python -m bot run
+
+test: .venv/ready $(WARM)
+	.venv/bin/pytest -n auto --dist worksteal $(ARGS)
+
+lint: .venv/ready
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+format: .venv/ready
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+check: .venv/ready
+	@.venv/bin/python -m bot check
+
+# What tokens are counted with. Without it they are estimated, so that a machine with no network can still run.
+warm: $(WARM)
+
+$(WARM): | .venv/ready
+	-@.venv/bin/python -m bot warm
+
+.venv/ready: pyproject.toml uv.lock | $(UV)
+	$(UV) sync --locked --all-extras --quiet
+	@touch $@
+
+.uv/bin/uv:
+	python3 -m venv .uv
+	.uv/bin/python -m pip install --quiet uv
+
+clean:
+	rm -rf .venv .uv .parley .mypy_cache .ruff_cache .pytest_cache .hypothesis
