@@ -1,7 +1,8 @@
 """Socket Mode: tickets, sockets, and the delivery of envelopes until they are acknowledged.
 
 Slack: docs.slack.dev/apis/events-api/using-socket-mode. An event that is not acknowledged within 3 seconds is
-sent again: at once, after a minute and after five. A slash command is sent once, or not at all.
+sent again: at once, after a minute and after five. What comes while no socket is open has missed its first
+delivery, and arrives as a retry. A slash command is sent once, or not at all.
 """
 
 import asyncio
@@ -134,6 +135,9 @@ class SocketMode:
             self._wake.clear()
             while self._waiting and (live := [s for s in self._sockets if not s.retiring]):
                 await self._send(secrets.choice(live), self._waiting.popleft())
+            for delivery in self._waiting:
+                if not delivery.attempt:
+                    delivery.attempt, delivery.reason = 1, "timeout"
 
     async def _send(self, socket: Socket, delivery: Delivery) -> None:
         envelope = Envelope(

@@ -131,6 +131,7 @@ async def test_what_is_said_while_nobody_is_connected_arrives_with_the_next_conn
     await connect(slack, app)
     await heard.all(2)
     assert [body["event"]["text"] for body in heard.bodies] == ["first", "second"]
+    assert [(envelope.attempt, envelope.reason) for envelope in slack.envelopes] == [(1, "timeout")] * 2
 
 
 async def test_a_client_comes_back_after_its_socket_was_cut_and_hears_what_it_missed(
