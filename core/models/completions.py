@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from core.models.messages import safe_name
 from core.models.provider import Media, Message, Part, Request, Text, ToolResult, ToolSpec
 from core.models.schemas import answer_schema
 
@@ -59,7 +60,7 @@ def _message(message: Message) -> Iterable[dict[str, Any]]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": _json(call.arguments)},
+                "function": {"name": safe_name(call.name), "arguments": _json(call.arguments)},
             }
             for call in message.tool_calls
         ]

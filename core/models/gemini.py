@@ -6,10 +6,12 @@ Gemini: https://ai.google.dev/api/generate-content
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, cast
 
 import httpx
 from google import genai
+from google.adk.utils.content_utils import SKIP_THOUGHT_SIGNATURE_VALIDATOR
 from google.genai import errors, types
 
 from core.errors import (
@@ -21,7 +23,7 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.faults import status_error
-from core.models.messages import fenced
+from core.models.messages import fenced, safe_name
 from core.models.provider import (
     Done,
     Failed,
@@ -52,7 +54,10 @@ class GeminiProvider:
     name = "gemini"
 
     def __init__(self, api_key: str, base_url: str | None = None) -> None:
-        self._http = httpx.AsyncClient(event_hooks={"request": [_bound], "response": [_note]})
+        self._http = httpx.AsyncClient(
+            limits=httpx.Limits(max_connections=1000, max_keepalive_connections=100),
+            event_hooks={"request": [_bound], "response": [_note]},
+        )
         self._client = genai.Client(
             vertexai=False,
             api_key=api_key,
@@ -80,7 +85,7 @@ class GeminiProvider:
     async def _events(self, request: Request, responses: list[httpx.Response]) -> AsyncGenerator[ProviderEvent, None]:
         chunks = await self._client.aio.models.generate_content_stream(
             model=request.model,
-            contents=cast(types.ContentListUnion, _contents(request.messages)),
+            contents=cast(types.ContentListUnion, _contents(request)),
             config=_config(request),
         )
         finish: types.FinishReason | None = None
@@ -154,15 +159,29 @@ def _declaration(spec: ToolSpec) -> types.FunctionDeclaration:
     )
 
 
-def _contents(messages: Iterable[Message]) -> list[types.Content]:
+def _contents(request: Request) -> list[types.Content]:
     return [
         types.Content(
             role="model" if message.role == "assistant" else "user",
-            parts=[_said(part) for part in message.parts],
+            parts=[_said(part) for part in _signed(message, request.model)],
         )
-        for message in messages
+        for message in request.messages
         if message.role != "system"
     ]
+
+
+def _signed(message: Message, model: str) -> Iterable[Part]:
+    """The parts of a message; a call that another model made gets a signature where one is asked for.
+
+    Gemini: from the third generation on, the first call of a step is refused without its signature; there is
+    a placeholder for calls that the model did not make itself, and so never signed.
+    """
+    calls = message.tool_calls
+    foreign = bool(calls) and not any(call.signature for call in calls)
+    if not foreign or model.startswith(("gemini-1", "gemini-2")):
+        return message.parts
+    signed = replace(calls[0], signature=SKIP_THOUGHT_SIGNATURE_VALIDATOR)
+    return [signed if part is calls[0] else part for part in message.parts]
 
 
 def _said(part: Part) -> types.Part:
@@ -176,11 +195,11 @@ def _said(part: Part) -> types.Part:
         case Media(mime_type, _, uri):
             return types.Part(file_data=types.FileData(mime_type=mime_type, file_uri=uri))
         case ToolCall(id_, name, arguments, signature):
-            call = types.FunctionCall(id=id_, name=name, args=dict(arguments))
+            call = types.FunctionCall(id=id_, name=safe_name(name, ".:"), args=dict(arguments))
             return types.Part(function_call=call, thought_signature=signature)
         case ToolResult(id_, name, result, media):
             parts = [_result_media(item) for item in media] or None
-            response = types.FunctionResponse(id=id_, name=name, response=dict(result), parts=parts)
+            response = types.FunctionResponse(id=id_, name=safe_name(name, ".:"), response=dict(result), parts=parts)
             return types.Part(function_response=response)
 
 

@@ -19,7 +19,7 @@ from core.models.openai import OpenAIProvider
 from core.models.provider import Failed, ProviderEvent, Request
 
 _SERVER = Path(__file__).with_name("local_server.py")
-_START_SECONDS = 120.0
+_START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 
 

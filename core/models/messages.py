@@ -4,6 +4,7 @@ Whatever the history looks like, what comes out can be sent: each call has an id
 right behind the message that made it, nothing answers a call that was never made, and all text is Unicode.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,14 @@ def unique_id(call_id: str | None, name: str, used: set[str]) -> str:
         unique = f"{wanted}_{number}"
     used.add(unique)
     return unique
+
+
+def safe_name(name: str, also: str = "") -> str:
+    """The name of a call as vendors take it: at most 64 ASCII letters, digits, `_`, `-`, and what `also` says.
+
+    A model can call what is no tool at all; a history with such a name in it would be refused ever after.
+    """
+    return re.sub(rf"[^A-Za-z0-9_{also}-]", "_", name)[:64] or "_"
 
 
 def clean_text(text: str) -> str:

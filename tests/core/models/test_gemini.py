@@ -1,6 +1,7 @@
 """What is particular to the Gemini API."""
 
 import base64
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from core.models.provider import (
     Failed,
     Media,
     Message,
+    Request,
     Text,
     Thought,
     ToolCall,
@@ -78,6 +80,26 @@ async def test_signatures_go_back_on_their_very_part(gemini_wire: Wired) -> None
     assert model["parts"][0]["thought"] is True
     assert tool["role"] == "user"
     assert [part["functionResponse"]["id"] for part in tool["parts"]] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize(
+    ("model", "signatures"),
+    [("gemini-2.5-flash", [b"", b""]), ("gemini-3-pro", [b"skip_thought_signature_validator", b""])],
+)
+async def test_calls_that_another_model_made_are_signed_where_that_is_asked_for(
+    gemini_wire: Wired, model: str, signatures: list[bytes]
+) -> None:
+    gemini_wire.server.then("ok")
+    history = [
+        Message("user", (Text("Hi"),)),
+        Message("assistant", (Text("Wait."), ToolCall("c1", "f", {}), ToolCall("c2", "f", {}))),
+        Message("tool", (ToolResult("c1", "f", {}), ToolResult("c2", "f", {}))),
+    ]
+    async with aclosing(gemini_wire.stream(Request(model, history))) as events:
+        assert await anext(events) == Text("ok")
+    text, *calls = gemini_wire.server.requests[0]["contents"][1]["parts"]
+    assert "thoughtSignature" not in text
+    assert [base64.urlsafe_b64decode(call.get("thoughtSignature", "")) for call in calls] == signatures
 
 
 async def test_built_in_tools_are_forwarded_beside_functions(gemini_wire: Wired) -> None:

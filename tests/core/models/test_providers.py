@@ -97,6 +97,18 @@ async def test_the_model_is_told_of_the_system_the_history_and_the_tools(wire: W
     assert (result.id, result.name, result.content) == ("c1", "add", {"result": 3})
 
 
+async def test_a_call_of_what_is_no_tool_does_not_spoil_the_history(wire: Wired) -> None:
+    wire.server.then("ok")
+    name = "weather in\n'Paris'? " + "a" * 80
+    await wire.ask(
+        Message("user", (Text("Hi"),)),
+        Message("assistant", (ToolCall("c1", name, {}), ToolCall("c2", "", {}))),
+        Message("tool", (ToolResult("c1", name, {}), ToolResult("c2", "", {}))),
+    )
+    names = [result.name for result in wire.server.asked[0].results]
+    assert names == [("weather_in__Paris___" + "a" * 80)[:64], "_"]
+
+
 async def test_sampling_and_limits_reach_the_wire(wire: Wired) -> None:
     wire.server.then("ok")
     config = types.GenerateContentConfig(
