@@ -396,9 +396,9 @@ async def test_an_open_confirmation_survives_any_number_of_turns(service: Sessio
     assert session.events[:4] == story
     decided = answered("k", name="adk_request_confirmation", response={"confirmed": True}, author="user")
     await service.append_event(session, decided)
-    session = await load(service)
-    assert session.events[:4] == story  # the decided call may still have to run
     await service.append_event(session, answered("c"))
+    session = await load(service)
+    assert session.events[:4] == story  # the turn that the decision goes on with is not over yet
     await service.append_event(session, replied("done"))
     await service.append_event(session, said("next"))
     events = (await load(service)).events
