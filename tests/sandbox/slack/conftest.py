@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.slack import SlackSandbox
@@ -51,3 +52,17 @@ async def connect() -> AsyncIterator[Connect]:
     yield connected
     for handler in handlers:
         await handler.close_async()
+
+
+@pytest.fixture
+def general(slack: SlackSandbox) -> str:
+    return slack.channels["general"].id
+
+
+async def refusal(call: Any) -> dict[str, Any]:
+    """What Slack answered to a call that it refused."""
+    with pytest.raises(SlackApiError) as refused:
+        await call
+    body = refused.value.response.data
+    assert isinstance(body, dict)
+    return body

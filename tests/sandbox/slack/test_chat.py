@@ -1,0 +1,159 @@
+"""What is posted, changed and deleted through slack_sdk's client, and what is refused."""
+
+from typing import Any
+
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from sandbox.slack import Message, SlackSandbox
+from tests.sandbox.slack.conftest import refusal
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"channel": "C0NOTHING", "text": "a"}, "channel_not_found"),
+        ({"text": "a"}, "invalid_arguments"),
+        ({"channel": "general"}, "no_text"),
+        ({"channel": "general", "text": " "}, "no_text"),
+        ({"channel": "general", "text": ["a"]}, "invalid_arguments"),
+        ({"channel": "general", "text": "a", "unfurl_links": "perhaps"}, "invalid_arguments"),
+        ({"channel": "general", "text": "a", "thread_ts": "1.000001"}, "thread_not_found"),
+        ({"channel": "general", "text": "a", "markdown_text": "b"}, "markdown_text_conflict"),
+        ({"channel": "general", "markdown_text": "a" * 12_001}, "msg_too_long"),
+        ({"channel": "general", "blocks": "{"}, "invalid_blocks_format"),
+        ({"channel": "general", "blocks": [{"type": "divider"}] * 51}, "invalid_blocks"),
+        ({"channel": "general", "blocks": [{"type": "markdown", "text": "a" * 6_001}] * 2}, "invalid_blocks"),
+        (
+            {
+                "channel": "general",
+                "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": "a" * 3_001}}],
+            },
+            "invalid_blocks",
+        ),
+        ({"channel": "general", "text": "a", "metadata": {"event_type": "x"}}, "invalid_metadata_format"),
+    ],
+)
+async def test_a_post_that_slack_would_not_take_is_refused(
+    slack: SlackSandbox, client: AsyncWebClient, arguments: dict[str, Any], error: str
+) -> None:
+    assert (await refusal(client.api_call("chat.postMessage", json=arguments)))["error"] == error
+    assert slack.messages("general") == []
+    assert slack.calls[-1].error == error
+
+
+async def test_a_post_of_more_than_40000_characters_is_cut_off_with_a_warning(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    reply = await client.chat_postMessage(channel=general, text="a" * 40_001)
+    assert reply["warning"] == "message_truncated"
+    assert len(slack.messages("general")[0].text) == 40_000
+
+
+async def test_an_update_of_more_than_4000_characters_is_refused(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    ts = (await client.chat_postMessage(channel=general, text="…"))["ts"]
+    await client.chat_update(channel=general, ts=ts, text="a" * 4_000)
+    body = await refusal(client.chat_update(channel=general, ts=ts, text="a" * 4_001))
+    assert body["error"] == "msg_too_long"
+    assert len(slack.messages("general")[0].text) == 4_000
+
+
+async def test_blocks_keep_the_edited_mark_away_and_an_update_with_text_alone_drops_them(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    blocks = [{"type": "markdown", "text": "**hi**"}]
+    ts = (await client.chat_postMessage(channel=general, text="hi", blocks=blocks))["ts"]
+    (message,) = slack.messages("general")
+    assert (message.text, message.blocks) == ("**hi**", blocks)
+    await client.chat_update(channel=general, ts=ts, text="hi", blocks=[{"type": "markdown", "text": "there"}])
+    assert (message.text, message.edited) == ("there", False)
+    await client.chat_update(channel=general, ts=ts, text="bye")
+    assert (message.text, message.blocks, message.edited) == ("bye", None, True)
+
+
+async def test_only_ones_own_messages_can_be_changed_or_deleted(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    ts = (await slack.say("ada", "general", "mine")).ts
+    update, delete = client.chat_update, client.chat_delete
+    assert (await refusal(update(channel=general, ts=ts, text="yours")))["error"] == "cant_update_message"
+    assert (await refusal(delete(channel=general, ts=ts)))["error"] == "cant_delete_message"
+    assert (await refusal(update(channel=general, ts="1.000001", text="a")))["error"] == "message_not_found"
+
+
+async def test_a_deleted_message_is_gone(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+    ts = (await client.chat_postMessage(channel=general, text="oops"))["ts"]
+    await client.chat_delete(channel=general, ts=ts)
+    assert slack.messages("general") == []
+    assert [message.deleted for message in slack.messages("general", deleted=True)] == [True]
+    assert (await refusal(client.chat_delete(channel=general, ts=ts)))["error"] == "message_not_found"
+
+
+async def test_the_bot_posts_only_where_it_may(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    left, secret = slack.add_channel("left"), slack.add_channel("secret", private=True)
+    old = slack.add_channel("old")
+    left.members.discard(slack.bot_user_id)
+    secret.members.discard(slack.bot_user_id)
+    old.archived = True
+    for channel, error in ((left, "not_in_channel"), (secret, "channel_not_found"), (old, "is_archived")):
+        assert (await refusal(client.chat_postMessage(channel=channel.id, text="a")))["error"] == error
+
+
+async def test_a_user_id_stands_for_the_messages_with_him(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    ada = slack.people["ada"]
+    reply = await client.chat_postMessage(channel=ada.id, text="hello")
+    assert reply["channel"] == slack.open_dm(ada).id
+    opened = await client.conversations_open(users=[ada.id])
+    assert opened["channel"]["id"] == reply["channel"]
+    assert opened["already_open"]
+
+
+async def test_an_ephemeral_message_is_for_one_person_and_not_in_the_history(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    ada = slack.people["ada"]
+    ts = (await client.chat_postEphemeral(channel=general, user=ada.id, text="psst"))["message_ts"]
+    assert [(m.ts, m.ephemeral_to) for m in slack.messages("general")] == [(ts, ada.id)]
+    assert (await client.conversations_history(channel=general))["messages"] == []
+    body = await refusal(client.chat_update(channel=general, ts=ts, text="a"))
+    assert body["error"] == "message_not_found"
+    body = await refusal(client.chat_postEphemeral(channel=general, user="U0NOBODY", text="a"))
+    assert body["error"] == "user_not_in_channel"
+
+
+async def test_metadata_is_kept_and_given_back_to_who_asks(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    metadata = {"event_type": "reply", "event_payload": {"turn": "t1"}}
+    await client.chat_postMessage(channel=general, text="a", metadata=metadata, unfurl_links=False)
+    (message,) = slack.messages("general")
+    assert (message.metadata, message.unfurl_links, message.unfurl_media) == (metadata, False, None)
+    plain = await client.conversations_history(channel=general)
+    full = await client.conversations_history(channel=general, include_all_metadata=True)
+    assert "metadata" not in plain["messages"][0]
+    assert full["messages"][0]["metadata"] == metadata
+
+
+async def test_reactions_come_and_go(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+    message = await slack.say("ada", "general", "hello")
+    where = {"channel": general, "timestamp": message.ts, "name": "eyes"}
+    await client.reactions_add(**where)
+    assert message.reactions == {"eyes": [slack.bot_user_id]}
+    assert (await refusal(client.reactions_add(**where)))["error"] == "already_reacted"
+    await client.reactions_remove(**where)
+    assert message.reactions == {}
+    assert (await refusal(client.reactions_remove(**where)))["error"] == "no_reaction"
+
+
+async def test_a_link_leads_into_the_thread(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+    root = await slack.say("ada", "general", "hello")
+    reply = await slack.say("ada", "general", "again", thread_ts=root.ts)
+
+    async def link(message: Message) -> str:
+        answer = await client.chat_getPermalink(channel=general, message_ts=message.ts)
+        return str(answer["permalink"])
+
+    assert (await link(root)).endswith(f"/archives/{general}/p{root.ts.replace('.', '')}")
+    assert f"thread_ts={root.ts}" in await link(reply)

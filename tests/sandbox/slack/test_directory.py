@@ -1,0 +1,47 @@
+"""What can be looked up through slack_sdk's client."""
+
+from typing import Any
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from sandbox.slack import SlackSandbox
+from tests.sandbox.slack.conftest import refusal
+
+
+async def test_a_thread_is_read_page_by_page_its_root_first(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    root = await slack.say("ada", "general", "0")
+    await slack.say("ada", "general", "elsewhere")
+    for n in range(1, 6):
+        await slack.say("grace", "general", str(n), thread_ts=root.ts)
+    texts: list[list[str]] = []
+    async for page in await client.conversations_replies(channel=general, ts=root.ts, limit=2):
+        texts.append([message["text"] for message in page["messages"]])
+    assert texts == [["0", "1", "2"], ["0", "3", "4"], ["0", "5"]]
+    history = (await client.conversations_history(channel=general))["messages"]
+    assert [message["text"] for message in history] == ["elsewhere", "0"]
+    assert history[1]["reply_count"] == 5
+    body = await refusal(client.conversations_replies(channel=general, ts="1.000001"))
+    assert body["error"] == "thread_not_found"
+
+
+async def test_a_history_may_be_bounded_in_time(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+    said = [await slack.say("ada", "general", str(n)) for n in range(4)]
+
+    async def between(**bounds: Any) -> list[str]:
+        reply = await client.conversations_history(channel=general, **bounds)
+        return [message["text"] for message in reply["messages"]]
+
+    assert await between(oldest=said[1].ts) == ["3", "2"]
+    assert await between(oldest=said[1].ts, inclusive=True) == ["3", "2", "1"]
+    assert await between(oldest=said[0].ts, latest=said[2].ts) == ["1"]
+
+
+async def test_people_and_places_can_be_looked_up(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    ada = slack.people["ada"]
+    assert (await client.users_info(user=ada.id))["user"]["profile"]["real_name"] == "Ada Lovelace"
+    assert (await refusal(client.users_info(user="U0NOBODY")))["error"] == "user_not_found"
+    assert {user["name"] for user in (await client.users_list())["members"]} == {"parley", *slack.people}
+    assert {c["name"] for c in (await client.conversations_list())["channels"]} == {"general", "random"}
+    assert (await client.team_info())["team"]["id"] == slack.team_id

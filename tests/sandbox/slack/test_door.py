@@ -1,0 +1,100 @@
+"""What stands between a request and its effect: ways of writing, rate limits and faults."""
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+import aiohttp
+import pytest
+from slack_sdk.errors import SlackApiError
+from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
+from slack_sdk.web.async_client import AsyncWebClient
+
+from sandbox.slack import SlackSandbox
+from tests.sandbox.slack.conftest import client_of, refusal
+
+
+@pytest.mark.parametrize("way", ["form", "json", "query"])
+async def test_arguments_may_come_as_a_form_as_json_or_in_the_query(slack: SlackSandbox, way: str) -> None:
+    arguments = {"channel": slack.channels["general"].id, "text": "hello"}
+    sent: dict[str, Any] = {{"form": "data", "json": "json", "query": "params"}[way]: arguments}
+    headers = {"Authorization": f"Bearer {slack.bot_token}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.post(slack.api_url + "chat.postMessage", **sent) as response,
+    ):
+        assert (await response.json())["ok"]
+    assert [message.text for message in slack.messages("general")] == ["hello"]
+
+
+async def test_the_sixth_post_at_once_in_a_channel_is_too_much_and_another_channel_is_free(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    posts = [client.chat_postMessage(channel=general, text=str(n)) for n in range(6)]
+    done = await asyncio.gather(*posts, return_exceptions=True)
+    (refused,) = [error for error in done if isinstance(error, SlackApiError)]
+    assert refused.response.status_code == 429
+    assert refused.response["error"] == "ratelimited"
+    assert 1 <= int(refused.response.headers["Retry-After"]) <= 5
+    assert [call.rate_limited for call in slack.calls].count(True) == 1
+    await client.chat_postMessage(channel=slack.channels["random"].id, text="free")
+
+
+async def test_a_client_that_waits_as_long_as_it_is_told_gets_through(general: str, slack: SlackSandbox) -> None:
+    patient = client_of(slack, retry_handlers=[AsyncRateLimitErrorRetryHandler(max_retry_count=1)])
+    slack.faults.rate_limit("chat.postMessage", 1)
+    before = monotonic()
+    await patient.chat_postMessage(channel=general, text="hello")
+    assert monotonic() - before >= 1
+    assert [call.status for call in slack.calls] == [429, 200]
+    assert len(slack.messages("general")) == 1
+
+
+async def test_the_fifty_first_update_within_a_minute_is_too_much(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    ts = (await client.chat_postMessage(channel=general, text="0"))["ts"]
+    for n in range(50):
+        await client.chat_update(channel=general, ts=ts, text=str(n))
+    assert (await refusal(client.chat_update(channel=general, ts=ts, text="50")))["error"] == "ratelimited"
+    assert slack.messages("general")[0].text == "49"
+
+
+async def test_without_rate_limits_all_goes() -> None:
+    async with SlackSandbox(rate_limits=False) as slack:
+        client = client_of(slack)
+        for n in range(20):
+            await client.chat_postMessage(channel="#general", text=str(n))
+        assert len(slack.messages("general")) == 20
+
+
+async def test_a_lost_reply_has_taken_effect(slack: SlackSandbox, general: str) -> None:
+    slack.faults.lose_reply("chat.postMessage")
+    client = client_of(slack, retry_handlers=[])
+    with pytest.raises(aiohttp.ClientError):
+        await client.chat_postMessage(channel=general, text="hello")
+    assert [message.text for message in slack.messages("general")] == ["hello"]
+    assert slack.calls[-1].status == 0
+
+
+async def test_a_failure_on_request_has_no_effect(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+    slack.faults.fail("chat.postMessage", status=503)
+    slack.faults.fail("chat.postMessage", error="internal_error")
+    with pytest.raises(SlackApiError) as refused:
+        await client.chat_postMessage(channel=general, text="hello")
+    assert refused.value.response.status_code == 503
+    body = await refusal(client.chat_postMessage(channel=general, text="hello"))
+    assert body["error"] == "internal_error"
+    assert slack.messages("general") == []
+    await client.chat_postMessage(channel=general, text="hello")
+
+
+async def test_a_delayed_call_takes_effect_later(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+    ts = (await client.chat_postMessage(channel=general, text="0"))["ts"]
+    slack.faults.delay("chat.update", 0.2)
+    late = asyncio.create_task(client.chat_update(channel=general, ts=ts, text="sent first"))
+    await slack.wait_for(lambda: slack.calls[-1].method == "chat.update")
+    await client.chat_update(channel=general, ts=ts, text="sent second")
+    await late
+    (message,) = slack.messages("general")
+    assert [version.text for version in message.versions] == ["0", "sent second", "sent first"]

@@ -1,0 +1,94 @@
+"""Which events the app is sent for what happens, and in which order."""
+
+from typing import Any
+
+import pytest
+from slack_bolt.async_app import AsyncApp
+
+from sandbox.slack import SlackSandbox
+from tests.sandbox.slack.conftest import Connect, client_of
+
+
+@pytest.fixture
+async def connected(slack: SlackSandbox, connect: Connect) -> SlackSandbox:
+    await connect(slack, AsyncApp(client=client_of(slack)))
+    return slack
+
+
+async def events(slack: SlackSandbox, count: int) -> list[dict[str, Any]]:
+    """The first events that were sent: `count`, and not one more."""
+    await slack.open_home("linus")
+    await slack.wait_for(lambda: len(slack.envelopes) > count)
+    *before, marker = [envelope.payload["event"] for envelope in slack.envelopes]
+    assert marker["type"] == "app_home_opened"
+    assert len(before) == count
+    return before
+
+
+def kinds(told: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
+    return [(event["type"], event.get("subtype")) for event in told]
+
+
+@pytest.mark.parametrize("private", [False, True])
+async def test_a_mention_in_a_channel_is_told_twice(connected: SlackSandbox, private: bool) -> None:
+    channel = connected.add_channel("place", private=private)
+    root = await connected.say("ada", channel, f"<@{connected.bot_user_id}> hi")
+    await connected.say("ada", channel, "no mention", thread_ts=root.ts)
+    told = await events(connected, 3)
+    assert kinds(told) == [("message", None), ("app_mention", None), ("message", None)]
+    assert told[0]["channel_type"] == ("group" if private else "channel")
+    assert "channel_type" not in told[1]
+    assert {event["channel"] for event in told} == {channel.id}
+    assert (told[2]["thread_ts"], told[2]["parent_user_id"]) == (root.ts, connected.people["ada"].id)
+
+
+async def test_a_mention_in_direct_messages_is_told_once(connected: SlackSandbox) -> None:
+    await connected.say("ada", connected.open_dm("ada"), f"<@{connected.bot_user_id}> hi")
+    (told,) = await events(connected, 1)
+    assert (told["type"], told["channel_type"]) == ("message", "im")
+
+
+async def test_an_edit_and_a_deletion_tell_what_there_was(connected: SlackSandbox) -> None:
+    message = await connected.say("ada", "general", "helo")
+    await connected.edit("ada", message, "hello")
+    await connected.delete("ada", message)
+    told = await events(connected, 3)
+    assert kinds(told) == [("message", None), ("message", "message_changed"), ("message", "message_deleted")]
+    assert (told[1]["message"]["text"], told[1]["previous_message"]["text"]) == ("hello", "helo")
+    assert told[1]["message"]["edited"]["user"] == connected.people["ada"].id
+    assert (told[2]["deleted_ts"], told[2]["previous_message"]["text"]) == (message.ts, "hello")
+    assert len({event["event_ts"] for event in told}) == 3
+
+
+async def test_a_mention_that_an_edit_adds_is_told(connected: SlackSandbox) -> None:
+    message = await connected.say("ada", "general", "hi")
+    for text in ("<@{}> hi", "<@{}> hello"):
+        await connected.edit("ada", message, text.format(connected.bot_user_id))
+    assert [kind for kind, subtype in kinds(await events(connected, 4)) if subtype is None] == [
+        "message",
+        "app_mention",
+    ]
+
+
+async def test_another_app_is_told_by_its_bot_id_and_has_no_user(connected: SlackSandbox) -> None:
+    await connected.bot_says("robot", "general", "beep")
+    (told,) = await events(connected, 1)
+    assert (told["subtype"], told["username"]) == ("bot_message", "robot")
+    assert told["bot_id"] != connected.bot_id
+    assert "user" not in told
+
+
+async def test_a_file_comes_with_its_message(connected: SlackSandbox) -> None:
+    await connected.say("ada", "general", "look", files=["cat.png"])
+    (told,) = await events(connected, 1)
+    assert told["subtype"] == "file_share"
+    assert [(file["name"], file["mimetype"]) for file in told["files"]] == [("cat.png", "image/png")]
+
+
+async def test_nothing_is_told_of_places_without_the_bot_nor_of_ephemeral_messages(connected: SlackSandbox) -> None:
+    left = connected.add_channel("left")
+    left.members.discard(connected.bot_user_id)
+    await connected.say("ada", left, f"<@{connected.bot_user_id}> hi")
+    general, ada = connected.channels["general"].id, connected.people["ada"].id
+    await client_of(connected).chat_postEphemeral(channel=general, user=ada, text="psst")
+    await events(connected, 0)
