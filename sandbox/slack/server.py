@@ -51,7 +51,8 @@ class SlackSandbox:
 
         Args:
             port: where to listen; 0 for any that is free.
-            speed: how many times faster than Slack's rate limit windows and time limits run.
+            speed: how many times faster than Slack's the rate limit windows and time limits run; at 20, an
+                acknowledgement is due after 150 ms.
             rate_limits: whether to refuse what comes too often.
         """
         self._port = port
