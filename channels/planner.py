@@ -6,11 +6,23 @@ from dataclasses import dataclass
 
 from channels.channel import Chunk, Limits, Plan, Priority
 
-_FENCE = re.compile(r"^ {0,3}(?P<marks>`{3,}|~{3,})(?P<info>.*)$")
+#: The longest run of marks that opens a fence here, and the longest info string that is said again behind a cut.
+_MOST_MARKS = 16
+_MOST_INFO = 40
 
-#: Where a text may be cut, the best place first.
-_SEAMS = ("\n\n", "\n", " ")
+_MARKS = rf"`{{3,{_MOST_MARKS}}}(?!`)|~{{3,{_MOST_MARKS}}}(?!~)"
+_FENCE = re.compile(rf"^ {{0,3}}(?P<marks>{_MARKS})(?P<info>[^\r\n]*)\r?$")
 
+#: What may be added to close a fence, for every text that may have one: what fits never depends on what follows.
+_CLOSING = 1 + _MOST_MARKS
+
+#: Where a text may be cut, the best place first. Within a line, what follows must not look like a fence.
+_SEAMS = (re.compile(r"\n\n"), re.compile(r"\n"), re.compile(r" (?=[^ `~])"))
+
+#: The most indentation that is kept at the head of a chunk, in characters.
+_MOST_INDENT = 80
+
+_SPACE = re.compile(r"\s*")
 _JOINERS = {"\u200d", "\ufe0f", "\ufe0e"}
 
 
@@ -19,7 +31,7 @@ class Planner:
 
     The spans of the chunks partition the text. A chunk that has another one behind it stays as it is while
     text is fed; `replace` begins anew. A code fence that a cut goes through is closed before it and opened
-    again behind it.
+    again behind it. Where the cuts fall is a matter of the text alone, and not of the pieces in which it came.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -41,42 +53,47 @@ class Planner:
 
     def plan(self, priority: Priority) -> Plan:
         """The messages that should stand now; none as long as there is nothing to read."""
-        while chunk := self._overflow():
-            self._stable.append(chunk)
-        start = self._tail
-        tail = Chunk(start, len(self._text), _present(self._text[start:], self._fence))
-        chunks = [*self._stable, tail] if tail.text else list(self._stable)
-        return Plan(chunks, priority)
+        while cut := self._cut():
+            body = self._text[self._begin() : cut].rstrip()
+            self._stable.append(Chunk(self._tail, cut, _present(body, self._fence)))
+            self._fence = _fence_after(body, self._fence)
+        body = self._text[self._begin() :].rstrip()
+        tail = Chunk(self._tail, len(self._text), _present(body, self._fence))
+        return Plan([*self._stable, tail] if body else [], priority)  # behind a cut there is always something
 
     @property
     def _tail(self) -> int:
         return self._stable[-1].end if self._stable else 0
 
-    def _overflow(self) -> Chunk | None:
-        """The next chunk that is full, if the tail no longer fits into one message."""
-        start = self._tail
-        tail = self._text[start:]
-        if self._fits(tail):
-            return None
-        low, high = 1, len(tail)
+    def _begin(self) -> int:
+        """Where the tail has something to read: its first line that is not blank, with its indentation."""
+        first = _space_after(self._text, self._tail)
+        line = max(self._tail, self._text.rfind("\n", self._tail, first) + 1)
+        return line if first - line <= _MOST_INDENT else first
+
+    def _cut(self) -> int | None:
+        """Where the tail is to be cut, if it no longer fits into one message."""
+        begin = self._begin()
+        # No platform counts less than one unit a character.
+        window = self._text[begin : begin + self._limits.chunk_size + 1]
+        low, high = (len(window) if self._fits(window) else 1), len(window)
         while low < high:  # the most that fits
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._fits(tail[:middle]) else (low, middle - 1)
-        end = _seam(tail, low)
-        shown = _present(tail[:end], self._fence)
-        self._fence = _fence_after(tail[:end], self._fence)
-        return Chunk(start, start + end, shown)
+            low, high = (middle, high) if self._fits(window[:middle]) else (low, middle - 1)
+        most = _space_after(self._text, begin + low)  # white space at the end costs nothing
+        return None if most >= len(self._text) else _seam(self._text, begin, most)
 
     def _fits(self, text: str) -> bool:
-        if len(text) > self._limits.chunk_size:  # no platform counts less than one unit a character
-            return False
-        return self._limits.measure(_present(text, self._fence)) <= self._limits.chunk_size
+        size = self._limits.measure(_opening(self._fence) + text.rstrip())
+        if self._fence or "```" in text or "~~~" in text:
+            size += _CLOSING
+        return size <= self._limits.chunk_size
 
 
 @dataclass(frozen=True, slots=True)
 class _Fence:
-    opening: str
     marks: str
+    info: str
 
     def is_closed_by(self, line: str) -> bool:
         found = _FENCE.match(line)
@@ -94,32 +111,41 @@ def _fence_after(text: str, fence: _Fence | None) -> _Fence | None:
         if fence is None:
             found = _FENCE.match(line)
             if found and not (found["marks"][0] == "`" and "`" in found["info"]):
-                fence = _Fence(line.strip(), found["marks"])
+                fence = _Fence(found["marks"], found["info"].strip())
         elif fence.is_closed_by(line):
             fence = None
     return fence
 
 
-def _present(text: str, fence: _Fence | None) -> str:
-    """`text` as one message of its own: balanced, and without the white space that a cut leaves."""
-    body = text.strip("\n").rstrip()
-    if not body:
+def _opening(fence: _Fence | None) -> str:
+    if fence is None:
         return ""
-    still_open = _fence_after(text, fence)
-    opening = f"{fence.opening}\n" if fence else ""
-    closing = f"\n{still_open.marks}" if still_open else ""
-    return opening + body + closing
+    return f"{fence.marks}{fence.info if len(fence.info) <= _MOST_INFO else ''}\n"
 
 
-def _seam(text: str, most: int) -> int:
-    """Where to cut `text` at `most` characters or a little before: between paragraphs, lines or words."""
+def _present(body: str, fence: _Fence | None) -> str:
+    """`body` as one message of its own, when `fence` was open before it: with every fence closed."""
+    still_open = _fence_after(body, fence)
+    return _opening(fence) + body + (f"\n{still_open.marks}" if still_open else "")
+
+
+def _seam(text: str, begin: int, most: int) -> int:
+    """Where to cut `text`, at `most` or somewhat before: between paragraphs, lines, words or characters."""
+    least = _space_after(text, begin) + 1
+    middle = max(least, (begin + most) // 2)
     for mark in _SEAMS:
-        found = text.rfind(mark, most // 2, most)
-        if found > 0:
-            return found + len(mark)
-    while most > 1 and _joins(text[most]):
-        most -= 1
+        cuts = [found.end() for found in mark.finditer(text, middle, most + 1) if found.end() <= most]
+        if cuts:
+            return cuts[-1]
+    for cut in range(most, middle, -1):
+        if text[cut] not in " `~" and not _joins(text[cut]) and text[cut - 1] != "\u200d":
+            return cut
     return most
+
+
+def _space_after(text: str, start: int) -> int:
+    found = _SPACE.match(text, start)
+    return found.end() if found else start
 
 
 def _joins(character: str) -> bool:
