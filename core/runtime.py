@@ -8,7 +8,7 @@ from typing import Any
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
-from google.adk.agents.run_config import RunConfig, StreamingMode
+from google.adk.agents.run_config import RunConfig, StreamingMode, ToolThreadPoolConfig
 from google.adk.apps import App
 from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from google.adk.events.event import Event
@@ -20,6 +20,7 @@ from google.genai import types
 
 from core.errors import ContentBlockedError, ProviderError
 from core.events import StreamEvent
+from core.models.adapter import NO_CONTENT
 from core.models.provider import Usage
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,9 @@ _INVENTED_AGENT = re.compile(
     r"|Transfer target agent '(?P<b>[^']+)' not found"
     r"|Agent (?P<c>\S+) not found in the agent tree"
 )
+
+#: Threads for tools that are plain functions; ADK would run those on the event loop.
+_TOOL_THREADS = 32
 
 _BLOCKED = {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE"}
 
@@ -124,6 +128,7 @@ class AgentRuntime:
             run_config=RunConfig(
                 streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
                 max_llm_calls=self.max_llm_calls,
+                tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
             ),
         )
         steps = _Steps()
@@ -159,7 +164,7 @@ class _Steps:
         self._texts: list[str] = []
         self._open: dict[tuple[str, str | None], int] = {}
         self._usage = Usage()
-        self._error_code = ""
+        self._error_code = ""  # of the newest step, if that said nothing else
 
     def take(self, event: Event) -> Iterator[StreamEvent]:
         if event.partial:
@@ -179,15 +184,14 @@ class _Steps:
             yield from _tool_end(response)
         if event.usage_metadata is not None:
             self._usage = _add(self._usage, event.usage_metadata)
-        self._error_code = event.error_code or ""
+        self._error_code = "" if _visible_text(event) else event.error_code or ""
 
     def end(self) -> StreamEvent:
-        text = self.text
-        if not text and self._error_code in _BLOCKED:
+        if self._error_code in _BLOCKED:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
-        if not text and self._error_code and not self._error_code.endswith("NO_CONTENT"):
+        if self._error_code and self._error_code != NO_CONTENT:
             return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
-        return StreamEvent("done", text=text, usage=self._usage)
+        return StreamEvent("done", text=self.text, usage=self._usage)
 
     @property
     def text(self) -> str:

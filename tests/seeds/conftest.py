@@ -1,0 +1,3 @@
+from tests.conversation import converse
+
+__all__ = ["converse"]

@@ -1,0 +1,112 @@
+"""The agent: made from the settings when the process starts, or a word on why it cannot be."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.genai import errors
+
+from bot import app, settings
+from core.agent import make_app
+from core.errors import SettingsError, UnknownModelError
+from core.models.adapter import ModelAdapter
+from core.models.catalog import make_provider
+from core.models.gemini import GeminiProvider
+from sandbox.models import ScriptedGemini
+from sandbox.slack import SlackSandbox
+from tests.conversation import Conversation, Converse
+
+KNOWN = "gemini-3.5-flash"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """Settings as on a machine where nothing is set."""
+    for name in settings.Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.chdir(tmp_path)
+    return monkeypatch
+
+
+@asynccontextmanager
+async def gemini(environment: pytest.MonkeyPatch, *turns: str) -> AsyncIterator[ScriptedGemini]:
+    """Gemini's API on this machine, and the settings that lead to it."""
+    async with ScriptedGemini(turns, api_key="AIza-valid", models=[KNOWN]) as server:
+        environment.setenv("GOOGLE_API_KEY", "AIza-valid")
+        environment.setenv("GOOGLE_BASE_URL", server.base_url)
+        yield server
+
+
+@asynccontextmanager
+async def configured(converse: Converse) -> AsyncIterator[Conversation]:
+    """A conversation with the agent that the settings make."""
+    chosen = settings.load()
+    provider, model = make_provider(chosen.model, chosen.endpoints)
+    try:
+        yield await converse(app=make_app(chosen.agent, model=ModelAdapter(model=model, provider=provider)))
+    finally:
+        await provider.aclose()
+
+
+async def test_agent_initialization(environment: pytest.MonkeyPatch) -> None:
+    """Agent Initialization."""
+    async with gemini(environment, "Hello Ada!") as server, SlackSandbox() as slack:
+        environment.setenv("SLACK_API_URL", slack.api_url)
+        environment.setenv("SLACK_BOT_TOKEN", slack.bot_token)
+        environment.setenv("SLACK_APP_TOKEN", slack.app_token)
+        environment.setenv("MODEL", KNOWN)
+        environment.setenv("TOOLS", "core.tools:current_time")
+        stop = asyncio.Event()
+        running = asyncio.create_task(app.run(settings.load(), stop))
+        try:
+            await slack.wait_connected()
+            await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
+            await slack.wait_for(lambda: any("Hello Ada!" in message.text for message in slack.messages("general")))
+        finally:
+            stop.set()
+            await asyncio.wait_for(running, 20)
+    [asked] = server.asked
+    assert (asked.model, asked.tools) == (KNOWN, ("current_time",))
+
+
+async def test_successful_agent_initialization_with_gemini(environment: pytest.MonkeyPatch, converse: Converse) -> None:
+    """Successful agent initialization with Gemini."""
+    async with gemini(environment, "Hello!"), configured(converse) as conversation:
+        agent = conversation.runtime.app.root_agent
+        assert isinstance(agent, LlmAgent)
+        assert isinstance(agent.model, ModelAdapter)
+        assert isinstance(agent.model.provider, GeminiProvider)
+        assert await conversation.reply("Hi") == "Hello!"
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({}, "GOOGLE_API_KEY"),
+        ({"MODEL": "openai/gpt-9"}, "OPENAI_API_KEY"),
+        ({"SLACK_BOT_TOKEN": "xoxb-1"}, "SLACK_APP_TOKEN"),
+        ({"SLACK_APP_TOKEN": "xapp-1"}, "SLACK_BOT_TOKEN"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_missing_api_credentials(environment: pytest.MonkeyPatch, given: dict[str, str], missing: str) -> None:
+    """Missing API credentials."""
+    for name, value in given.items():
+        environment.setenv(name, value)
+    with pytest.raises(SettingsError) as raised:
+        await app.run(settings.load(), asyncio.Event())
+    [fault] = raised.value.faults
+    assert fault.startswith(missing)
+    assert "https://" in fault
+
+
+async def test_invalid_model_name(environment: pytest.MonkeyPatch, converse: Converse) -> None:
+    """Invalid model name."""
+    environment.setenv("MODEL", "gemini-nonesuch")
+    async with gemini(environment), configured(converse) as conversation:
+        with pytest.raises(UnknownModelError, match="gemini-nonesuch") as raised:
+            await conversation.reply("Hi")
+    assert isinstance(raised.value.__cause__, errors.APIError)

@@ -1,0 +1,125 @@
+"""The runtime: one text of a run, told as it comes, and an invented agent corrected once."""
+
+import pytest
+
+from core.errors import ProviderLimitError
+from core.events import StreamEvent
+from core.models.provider import Done, Failed, ProviderEvent, Text, ToolCall
+from core.tools import Tool
+from tests.conversation import Converse, ScriptedProvider, team
+
+CORRECTION = (
+    '[System: Agent "ghost" does not exist. Valid agents: billing, research. '
+    "Please retry using one of the valid agent names listed above.]"
+)
+
+
+def hands_over_to(name: str) -> list[ProviderEvent]:
+    return [ToolCall("c1", "transfer_to_agent", {"agent_name": name}), Done()]
+
+
+async def test_streaming_mode_collects_from_partial_events_only(converse: Converse) -> None:
+    """Streaming mode collects from partial events only."""
+    conversation = await converse(ScriptedProvider([Text("Hello "), Text("world"), Done()]))
+    assert await conversation.reply_once("Hi", streaming=True) == "Hello world"
+
+
+async def test_non_streaming_mode_collects_from_final_event(converse: Converse) -> None:
+    """Non-streaming mode collects from final event."""
+    conversation = await converse(ScriptedProvider([Text("Hello "), Text("world"), Done()]))
+    assert await conversation.reply_once("Hi", streaming=False) == "Hello world"
+
+
+@pytest.mark.parametrize(
+    "invented",
+    [hands_over_to("ghost"), [Failed(ValueError("failed to find agent: ghost"))]],
+    ids=["as ADK for Python says it", "as ADK for Go says it"],
+)
+async def test_hallucinated_agent_name_triggers_retry(converse: Converse, invented: list[ProviderEvent]) -> None:
+    """Hallucinated agent name triggers retry."""
+    provider = ScriptedProvider(invented, "Here I am.")
+    conversation = await converse(app=team(provider, "billing", "research", guarded=False))
+    await conversation.reply("Where is my bill?")
+    first, second = provider.requests
+    assert first.messages[-1].text == "Where is my bill?"
+    assert second.messages[-1].text == CORRECTION
+
+
+async def test_retry_succeeds(converse: Converse) -> None:
+    """Retry succeeds."""
+    provider = ScriptedProvider(hands_over_to("ghost"), hands_over_to("billing"), "It is in the post.")
+    conversation = await converse(app=team(provider, "billing", "research", guarded=False))
+    assert await conversation.reply("Where is my bill?") == "It is in the post."
+
+
+async def test_retry_also_fails(converse: Converse) -> None:
+    """Retry also fails."""
+    provider = ScriptedProvider(hands_over_to("ghost"), hands_over_to("phantom"), "never asked for")
+    conversation = await converse(app=team(provider, "billing", "research", guarded=False))
+    with pytest.raises(ValueError, match="'phantom' not found") as raised:
+        await conversation.reply("Where is my bill?")
+    assert "'ghost' not found" in str(raised.value.__cause__)
+    assert len(provider.requests) == 2
+
+
+async def test_non_hallucination_error_is_not_retried(converse: Converse) -> None:
+    """Non-hallucination error is not retried."""
+    error = ProviderLimitError("busy")
+    provider = ScriptedProvider([Failed(error)], "never asked for")
+    conversation = await converse(app=team(provider, "billing", "research", guarded=False))
+    with pytest.raises(ProviderLimitError) as raised:
+        await conversation.reply("Where is my bill?")
+    assert raised.value is error
+    assert len(provider.requests) == 1
+
+
+async def test_no_sub_agents_means_no_retry(converse: Converse) -> None:
+    """No sub-agents means no retry."""
+    error = ValueError("failed to find agent: ghost")
+    provider = ScriptedProvider([Failed(error)], "never asked for")
+    conversation = await converse(provider)
+    with pytest.raises(ValueError, match="failed to find agent: ghost") as raised:
+        await conversation.reply("Where is my bill?")
+    assert raised.value is error
+    assert len(provider.requests) == 1
+
+
+async def test_text_response_streaming(converse: Converse) -> None:
+    """Text response streaming."""
+    conversation = await converse(ScriptedProvider([Text("Hello "), Text("world"), Done()]))
+    assert await conversation.events("Hi") == [
+        StreamEvent("text_delta", text="Hello "),
+        StreamEvent("text_delta", text="world"),
+        StreamEvent("done", text="Hello world"),
+    ]
+
+
+async def test_tool_call_in_response(converse: Converse) -> None:
+    """Tool call in response."""
+    told: list[str] = []
+
+    def run(arguments: dict[str, str]) -> dict[str, str]:
+        told.append(f"{arguments['cmd']} runs")
+        return {"output": "file.txt"}
+
+    provider = ScriptedProvider([ToolCall("c1", "exec", {"cmd": "ls"}), Done()], "One file.")
+    conversation = await converse(provider, tools=[Tool("exec", "Runs a command.", run)])
+    start, end, *_ = await conversation.events("What is there?")
+    assert start == StreamEvent("tool_start", tool="exec", call_id="c1", data={"cmd": "ls"})
+    assert end == StreamEvent("tool_end", tool="exec", call_id="c1", data={"output": "file.txt"})
+    assert told == ["ls runs"]
+
+
+async def test_error_handling(converse: Converse) -> None:
+    """Error handling."""
+
+    def run(_arguments: object) -> None:
+        raise OSError("the disk is full")
+
+    broken = ProviderLimitError("busy")
+    provider = ScriptedProvider([ToolCall("c1", "exec", {}), Done()], [Failed(broken)])
+    conversation = await converse(provider, tools=[Tool("exec", "Runs a command.", run)])
+    of_tool, of_run = [event for event in await conversation.events("Go.") if event.type == "error"]
+    assert (of_tool.tool, of_tool.call_id) == ("exec", "c1")
+    assert "the disk is full" in str(of_tool.error)
+    assert of_run.error is broken

@@ -1,0 +1,143 @@
+"""Sessions: what is stored, and what is seen of it at once and later."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.genai import types
+
+from core.models.provider import Done, ToolCall
+from core.tools import Tool
+from tests.conversation import Converse, ScriptedProvider
+
+
+def said(text: str) -> Event:
+    return Event(author="user", content=types.Content(role="user", parts=[types.Part(text=text)]))
+
+
+def replied(part: types.Part | str, **more: Any) -> Event:
+    part = types.Part(text=part) if isinstance(part, str) else part
+    return Event(author="lango_agent", content=types.Content(role="model", parts=[part]), **more)
+
+
+def texts(events: list[Event]) -> list[str]:
+    return [part.text or "" for event in events if event.content for part in event.content.parts or ()]
+
+
+async def test_load_session(converse: Converse) -> None:
+    """Load Session."""
+    conversation = await converse()
+    await conversation.keep("user", "Hi")
+    await conversation.keep("assistant", "Hello!")
+    loaded = await conversation.session()
+    assert loaded.id == "s"
+    assert [(event.author, event.content) for event in loaded.events] == [
+        ("user", said("Hi").content),
+        ("lango_agent", replied("Hello!").content),
+    ]
+
+
+async def test_save_session(converse: Converse) -> None:
+    """Save Session."""
+    conversation = await converse()
+    session = await conversation.session()
+    event = replied("Hello!", actions=EventActions(state_delta={"mood": "good"}))
+    await conversation.sessions.append_event(session, event)
+    assert [(row.role, row.content) for row in await conversation.rows()] == [("assistant", "Hello!")]
+    assert (session.events, session.state) == ([event], {"mood": "good"})
+    stored = await conversation.session()
+    assert (stored.events, stored.state) == ([event], {"mood": "good"})
+
+
+async def test_user_message_visible_after_append_event(converse: Converse) -> None:
+    """User message visible after AppendEvent."""
+    conversation = await converse()
+    session = await conversation.session()
+    await conversation.sessions.append_event(session, said("Hi"))
+    assert [(row.role, row.content) for row in await conversation.rows()] == [("user", "Hi")]
+    assert texts(session.events) == ["Hi"]
+
+
+async def test_multiple_events_accumulate_in_memory(converse: Converse) -> None:
+    """Multiple events accumulate in memory."""
+    conversation = await converse()
+    session = await conversation.session()
+    for event in (said("1"), replied("2"), said("3"), replied("4")):
+        await conversation.sessions.append_event(session, event)
+    assert texts(session.events) == ["1", "2", "3", "4"]
+    assert texts(await conversation.history()) == ["1", "2", "3", "4"]
+
+
+async def test_state_delta_only_events_skip_history(converse: Converse) -> None:
+    """State-delta-only events skip history."""
+    conversation = await converse()
+    session = await conversation.session()
+    event = Event(author="lango_agent", actions=EventActions(state_delta={"mood": "good"}))
+    await conversation.sessions.append_event(session, event)
+    assert session.events == []
+    assert await conversation.rows() == []
+    assert (await conversation.session()).state == session.state == {"mood": "good"}
+
+
+async def test_function_call_with_original_id(converse: Converse) -> None:
+    """FunctionCall with original ID."""
+    conversation = await converse()
+    call = types.FunctionCall(id="adk-uuid-123", name="exec", args={"cmd": "ls"})
+    await conversation.sessions.append_event(await conversation.session(), replied(types.Part(function_call=call)))
+    [row] = await conversation.rows()
+    assert [(stored["id"], stored["name"]) for stored in row.tool_calls] == [("adk-uuid-123", "exec")]
+
+
+async def test_function_call_without_id(converse: Converse) -> None:
+    """FunctionCall without ID."""
+    conversation = await converse()
+    call = types.FunctionCall(name="search", args={})
+    await conversation.sessions.append_event(await conversation.session(), replied(types.Part(function_call=call)))
+    [row] = await conversation.rows()
+    assert [(stored["id"], stored["name"]) for stored in row.tool_calls] == [("call_search", "search")]
+
+
+async def test_function_response_with_full_metadata(converse: Converse) -> None:
+    """FunctionResponse with full metadata."""
+    conversation = await converse()
+    answer = types.FunctionResponse(id="adk-uuid-123", name="exec", response={"output": "file.txt"})
+    event = replied(types.Part(function_response=answer))
+    await conversation.sessions.append_event(await conversation.session(), event)
+    [row] = await conversation.rows()
+    [stored] = row.tool_calls
+    assert (stored["id"], stored["name"]) == ("adk-uuid-123", "exec")
+    assert json.loads(stored["output"]) == {"output": "file.txt"}
+    assert stored["output"] in row.content
+
+
+async def test_session_history_conversion(converse: Converse) -> None:
+    """Session history conversion."""
+    provider = ScriptedProvider([ToolCall("c1", "exec", {}), Done()], "One file.", "You are welcome.")
+    conversation = await converse(provider, tools=[Tool("exec", "Runs.", lambda _arguments: {"output": "file.txt"})])
+    await conversation.reply("What is there?")
+    await conversation.reply("Thanks!")
+    again = provider.requests[-1].messages[1:]  # after the system message
+    assert [message.role for message in again] == ["user", "assistant", "tool", "assistant", "user"]
+    assert [message.text for message in again] == ["What is there?", "", "", "One file.", "Thanks!"]
+
+
+async def test_session_history_truncation(converse: Converse, caplog: pytest.LogCaptureFixture) -> None:
+    """Session history truncation."""
+    conversation = await converse()
+    for turn in range(20):
+        await conversation.keep("user", f"question {turn}")
+        await conversation.keep("assistant", f"answer {turn}")
+    with caplog.at_level(logging.WARNING, logger="core.sessions"):
+        caplog.clear()
+        assert len(await conversation.history()) == 40
+        assert not caplog.records
+        await conversation.keep("user", "question 20")
+        await conversation.keep("assistant", "answer 20")
+        kept = texts(await conversation.history())
+    assert kept == [text for turn in range(1, 21) for text in (f"question {turn}", f"answer {turn}")]
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "cut" in record.getMessage()
