@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 from sandbox.slack import SlackSandbox
 from sandbox.terminal.app import Terminal
@@ -24,4 +25,6 @@ async def run_terminal(slack: SlackSandbox, *, notices: Sequence[str]) -> None:
     if all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         await Terminal(platform, notices).run_async()
     else:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # an answer may hold what a plain pipe cannot
         await run_lines(platform, read_lines(sys.stdin), sys.stdout, notices=notices)

@@ -33,6 +33,7 @@ class Terminal(App[None]):
     #places { width: 22; border: none; border-right: solid $primary-muted; padding: 0; height: 1fr; }
     #messages { height: 1fr; background: $background; padding: 0 1; }
     #messages, #places { scrollbar-size-vertical: 1; }
+    #messages:focus { background-tint: transparent; }
     #messages > Row { background: $background; padding: 0 0 1 0; }
     #messages:focus > Row.-highlight { background: $primary-muted; color: $text; text-style: none; }
     #hint { height: auto; color: $text-muted; padding: 0 1; }
@@ -60,6 +61,7 @@ class Terminal(App[None]):
         self._dirty = asyncio.Event()
         self._choices: dict[str, Callable[[], None]] = {}
         self._painted_place: Place | None = None
+        self._painted_places: Sequence[object] = ()
 
     def compose(self) -> ComposeResult:
         yield Static(id="top")
@@ -116,9 +118,17 @@ class Terminal(App[None]):
 
     @work
     async def _enter(self, line: str) -> None:
-        self._tell(await self.desk.enter(line))
+        told = await self.desk.enter(line)
+        self._tell(told or self._unheard(line))
         if self.desk.closed:
             self.exit()
+
+    def _unheard(self, line: str) -> str:
+        """What one has to know who spoke past the bot."""
+        bot, place = self._platform.bot, self.desk.place
+        if place.direct or place.thread or not line.strip() or line.startswith("/") or f"@{bot}" in line.casefold():
+            return ""
+        return f"In a channel {bot} answers to @{bot}."
 
     @on(OptionList.OptionSelected, "#places")
     def _chosen(self, event: OptionList.OptionSelected) -> None:
@@ -208,6 +218,8 @@ class Terminal(App[None]):
             await self._dirty.wait()
 
     def _paint_top(self) -> None:
+        if not self.is_running:  # the screen is being taken down
+            return
         platform = self._platform
         state = ("● ", "green") if platform.connected else ("○ ", "red")
         connected = "connected" if platform.connected else "not connected yet"
@@ -216,31 +228,33 @@ class Terminal(App[None]):
         )
 
     def _paint_places(self) -> None:
+        places = self._places()
         self._choices = {}
         options: list[Option | None] = [_heading("Places")]
-        places = self._places()
-        shared = [place for place in places if place.thread is None]
-        threads = [place for place in places if place.thread is not None]
-        options += [self._place_option(place) for place in shared]
+        options += [self._place_option(place) for place in places if place.thread is None]
         options += [None, _heading("You are")]
         options += [self._person_option(person) for person in self._platform.people]
+        threads = [self._place_option(place) for place in places if place.thread is not None]
         if threads:
-            options += [None, _heading("Threads")]
-            options += [self._place_option(place) for place in threads]
-        widget = self.query_one("#places", OptionList)
-        marked = widget.highlighted
-        widget.set_options(options)
-        widget.highlighted = marked
+            options += [None, _heading("Threads"), *threads]
+        looks = [option and option.prompt for option in options]
+        if looks != self._painted_places:  # painting anew loses how far one has scrolled
+            self._painted_places = looks
+            widget = self.query_one("#places", OptionList)
+            marked = widget.highlighted
+            widget.set_options(options)
+            widget.highlighted = marked
 
     def _place_option(self, place: Place) -> Option:
         unread = self.desk.unread[place]
         sign = "↳ " if place.thread else ""
         mark = f" ({unread})" if unread else ""
         name = opening(place.name, 19 - len(sign) - len(mark))
+        look = f"{sign}{name}{mark}".ljust(21)
         style = "reverse" if place == self.desk.place else "bold" if unread else ""
         key = f"{place.channel}-{place.thread}"
         self._choices[key] = lambda: self.desk.go(place)
-        return Option(Text(f"{sign}{name}{mark}", style=style), id=key)
+        return Option(Text.assemble((look, style)), id=key)
 
     def _person_option(self, person: Person) -> Option:
         mark = "● " if person == self.desk.speaker else "○ "
@@ -293,7 +307,7 @@ class Terminal(App[None]):
 
 
 def _heading(text: str) -> Option:
-    return Option(Text(text, style="dim"), disabled=True)
+    return Option(Text(text, style="bold"), disabled=True)
 
 
 def _ids(rows: Sequence[Row]) -> list[str]:

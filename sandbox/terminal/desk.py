@@ -141,6 +141,8 @@ class Desk:
             message = self.said
             if message is None:
                 return "Nothing has been said yet that could have a thread."
+            if self._home(message.channel).channel != message.channel:
+                return "That was said in somebody else's direct messages."
         else:
             here = self.platform.messages(self.home(), self.speaker)
             message = next((message for message in here if message.id == which), None)

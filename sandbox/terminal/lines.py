@@ -32,14 +32,10 @@ async def run_lines(
     session = _Session(platform, out, pace or Pace())
     for notice in notices:
         session.write(notice)
-    async with aclosing(platform.changes()) as changes:
-        listening = asyncio.create_task(session.listen(changes))
-        try:
-            await session.play(lines)
-        finally:
-            listening.cancel()
-            with suppress(asyncio.CancelledError):
-                await listening
+    async with aclosing(platform.changes()) as changes, asyncio.TaskGroup() as tasks:
+        listening = tasks.create_task(session.listen(changes))
+        await session.play(lines)
+        listening.cancel()
 
 
 async def read_lines(stream: TextIO) -> AsyncIterator[str]:

@@ -38,7 +38,7 @@ class Row(ListItem):
             parts += [
                 Text(f"  ↳ {count}", style="bright_blue"),
                 Padding(Group(*_parts(message.newest)), (0, 0, 0, 4)),
-                Text("    Enter or click: open the thread", style="dim"),
+                Text("    ↑ and Enter, or a click, open the thread", style="dim"),
             ]
         return Group(*parts)
 

@@ -10,6 +10,7 @@ from rich.emoji import Emoji
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
 from sandbox.slack.journal import Subscription
+from sandbox.slack.markup import Content
 from sandbox.terminal import mrkdwn
 from sandbox.terminal.view import Happening, Kind, Message, Person, Place, Reaction, RefusedError, opening
 
@@ -31,6 +32,7 @@ class SlackPlatform:
 
     def __init__(self, slack: SlackSandbox) -> None:
         self._slack = slack
+        self._texts: dict[tuple[str, str], tuple[Content, str]] = {}
 
     @property
     def connected(self) -> bool:
@@ -137,6 +139,15 @@ class SlackPlatform:
         )
 
     def _text(self, message: SlackMessage) -> str:
+        """Its Markdown, made once for each content that it has."""
+        key = (message.channel.id, message.ts)
+        content, text = self._texts.get(key, (None, ""))
+        if content is not message.content:
+            text = self._markdown(message)
+            self._texts[key] = message.content, text
+        return text
+
+    def _markdown(self, message: SlackMessage) -> str:
         if message.content.blocks:
             text = mrkdwn.from_blocks(message.content.blocks, self._name)
         elif message.content.markdown:
