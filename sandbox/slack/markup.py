@@ -80,7 +80,7 @@ def rich_text(text: str) -> list[dict[str, Any]]:
 
 def block_id(seed: str) -> str:
     """A name for a block that came without one."""
-    return hashlib.sha256(seed.encode()).hexdigest()[:5]
+    return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:5]
 
 
 def _element(token: re.Match[str]) -> dict[str, Any]:

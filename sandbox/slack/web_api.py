@@ -23,6 +23,7 @@ SCOPES = frozenset(
         "im:history",
         "im:read",
         "im:write",
+        "metadata.message:read",
         "mpim:history",
         "mpim:read",
         "reactions:write",

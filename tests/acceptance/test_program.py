@@ -1,0 +1,116 @@
+"""What an operator sees."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox.models import ScriptedOpenAI
+from sandbox.slack import SlackSandbox
+from tests.acceptance.conftest import Program
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (
+            {"SLACK_BOT_TOKEN": "xoxb-1"},
+            ["SLACK_APP_TOKEN is missing beside SLACK_BOT_TOKEN", "https://api.slack.com/apps"],
+        ),
+        ({"SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN"]),
+        ({"SLACK_BOT_TOKEN": "xapp-1", "SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN: it must begin with xoxb-"]),
+        ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}, ["GOOGLE_API_KEY is not set", "aistudio"]),
+        (
+            {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "MODEL": "martian/m1"},
+            ["MODEL=martian/m1", "gemini-NAME", "openai/NAME", "local/NAME"],
+        ),
+        ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
+        ({"AGENT_NAME": "two words", "TURN_SECONDS": "soon"}, ["AGENT_NAME:", "TURN_SECONDS:"]),
+        ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno's disk does not outlive a restart", "heroku addons:create"]),
+        ({"DYNO": "worker.1", "ALLOW_EPHEMERAL_DATABASE": "1"}, ["SLACK_BOT_TOKEN and SLACK_APP_TOKEN are not set"]),
+    ],
+)
+async def test_a_start_that_cannot_go_on_names_the_settings_and_nothing_else(
+    tmp_path: Path, settings: dict[str, str], named: list[str]
+) -> None:
+    code, said = await Program(tmp_path, settings).finish("run")
+    assert code == 2
+    assert "Traceback" not in said
+    for words in named:
+        assert words in said
+
+
+async def test_a_token_that_slack_does_not_take_stops_the_start(tmp_path: Path, slack: SlackSandbox) -> None:
+    async with ScriptedOpenAI() as model:
+        settings = {
+            "SLACK_API_URL": slack.api_url,
+            "SLACK_BOT_TOKEN": "xoxb-wrong",
+            "SLACK_APP_TOKEN": "xapp-wrong",
+            "MODEL": "openai/m",
+            "OPENAI_BASE_URL": model.base_url,
+        }
+        code, said = await Program(tmp_path, settings).finish("run")
+    assert code == 2
+    assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in said
+    assert "SLACK_APP_TOKEN: Slack says invalid_auth." in said
+    assert "Traceback" not in said
+
+
+async def test_check_says_of_each_setting_that_it_works(tmp_path: Path, slack: SlackSandbox) -> None:
+    async with ScriptedOpenAI(["ok"]) as model:
+        settings = {
+            "SLACK_API_URL": slack.api_url,
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_APP_TOKEN": slack.app_token,
+            "MODEL": "openai/m",
+            "OPENAI_BASE_URL": model.base_url,
+        }
+        code, said = await Program(tmp_path, settings).finish("check")
+    assert code == 0, said
+    assert [line[:4] for line in said.splitlines()] == ["ok  "] * 5
+
+
+async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_model(
+    tmp_path: Path, slack: SlackSandbox
+) -> None:
+    async with ScriptedOpenAI(models=["gpt-real"]) as model:
+        settings = {
+            "SLACK_API_URL": slack.api_url,
+            "SLACK_BOT_TOKEN": "xoxb-wrong",
+            "SLACK_APP_TOKEN": slack.app_token,
+            "DATABASE_URL": "postgres://parley:hidden-password@127.0.0.1:1/parley",
+            "MODEL": "openai/gpt-invented",
+            "OPENAI_BASE_URL": model.base_url,
+        }
+        code, said = await Program(tmp_path, settings).finish("check")
+    assert code == 1
+    assert "FAIL SLACK_BOT_TOKEN: Slack says invalid_auth." in said
+    assert "FAIL DATABASE_URL: postgresql+asyncpg://parley:***@127.0.0.1:1/parley" in said
+    assert "gpt-invented" in next(line for line in said.splitlines() if line.startswith("FAIL MODEL"))
+    assert "hidden-password" not in said
+    assert "Traceback" not in said
+
+
+async def test_check_names_a_missing_scope(tmp_path: Path, slack: SlackSandbox) -> None:
+    slack.scopes.discard("im:history")
+    settings = {
+        "SLACK_API_URL": slack.api_url,
+        "SLACK_BOT_TOKEN": slack.bot_token,
+        "SLACK_APP_TOKEN": slack.app_token,
+    }
+    code, said = await Program(tmp_path, settings).finish("check")
+    assert code == 1
+    assert "FAIL SLACK_BOT_TOKEN: the app lacks the scopes im:history." in said
+
+
+async def test_migrate_makes_a_database_and_then_has_nothing_to_do(tmp_path: Path) -> None:
+    program = Program(tmp_path, {"DATABASE_URL": f"sqlite:///{tmp_path / 'new.db'}"})
+    assert await program.finish("migrate") == (0, program.log)
+    assert "applied" in program.log
+    await program.finish("migrate")
+    assert program.log.splitlines()[-1] == "nothing to do"
+
+
+async def test_a_tool_that_does_not_exist_is_named(tmp_path: Path, slack: SlackSandbox) -> None:
+    code, said = await Program(tmp_path, {"TOOLS": "nowhere:nothing"}).finish("check")
+    assert code == 1
+    assert "FAIL TOOLS: no tool 'nowhere:nothing': write it as package.module:name" in said
