@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict
 
 from channels import words
 from channels.channel import Channel, Priority
 from channels.reply import Reply
-from core.errors import ParleyError, SessionResetError, SurfaceError
+from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError
+from core.inbound import storable
 from core.models.provider import Usage
 from core.runtime import AgentRuntime
+from core.secrets import traced
 from core.turns import Ended, Turn, Turns
 from core.worker import RESET
 
@@ -36,54 +38,74 @@ class Answerer:
 
     async def answer(self, turn: Turn) -> None:
         """Run `turn` to its end. Cancelled, it still closes the reply with a word on why."""
-        async with self._reply(turn) as reply:
-            try:
-                usage = await self._run(turn, reply)
-            except asyncio.CancelledError as stop:
-                await self._stopped(turn, reply, was_reset=stop.args == (RESET,))
-                raise
-            except SessionResetError:
-                await self._stopped(turn, reply, was_reset=True)
-            except TimeoutError:
-                await self._close(turn, reply, words.apology(words.TOO_LONG, turn.id), "failed", "time limit")
-            except Exception as error:
-                log.exception("turn %s: the agent failed", turn.id)
-                sentence = error.public if isinstance(error, ParleyError) else ParleyError.public
-                cause = type(error).__name__
-                await self._close(turn, reply, words.apology(sentence, turn.id), "failed", cause)
-            else:
-                text = reply.text if reply.text.strip() else words.NO_ANSWER
-                await self._turns.answered(turn.id, text, asdict(usage))
-                await self._show(turn, reply, text, "done")
+        await self._in_reply(turn, self._answer)
 
     async def recover(self, turn: Turn) -> None:
         """End a turn that was left by a process that is gone: show its answer, or apologise for it."""
-        async with self._reply(turn) as reply:
-            if turn.text is None:
-                await self._close(turn, reply, words.INTERRUPTED, "failed", "the process ended")
-            else:
-                await self._show(turn, reply, turn.text, "done")
+        await self._in_reply(turn, self._recover)
 
-    @asynccontextmanager
-    async def _reply(self, turn: Turn) -> AsyncIterator[Reply]:
-        """The turn's reply; what cannot be shown ends the turn, and the log says why."""
-        surface = self._channels[turn.inbound.channel].surface(turn.inbound.address, turn_id=turn.id)
+    async def _in_reply(self, turn: Turn, work: Callable[[Turn, Reply], Awaitable[None]]) -> None:
+        """Do `work` in the turn's reply. A reply that cannot be shown ends the turn, and the log says why; what
+        the database makes of that is told in `core.turns`.
+        """
 
         async def keep(ids: Sequence[str]) -> None:
             await self._turns.shown(turn.id, ids)
 
         try:
+            surface = self._channel(turn).surface(turn.inbound.address, turn_id=turn.id)
             async with Reply(surface, known=turn.chunks, keep=keep) as reply:
-                yield reply
-        except SurfaceError as error:
-            log.error("turn %s: the reply cannot be shown: %s", turn.id, error)
-            await self._turns.end(turn.id, "failed", error=str(error))
+                await work(turn, reply)
+        except StoreError:
+            raise
+        except Exception as error:
+            log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
+            await self._turns.end(turn.id, "failed", error=_cause(error))
+
+    async def _answer(self, turn: Turn, reply: Reply) -> None:
+        is_kept = False
+        try:
+            try:
+                usage = await self._run(turn, reply)
+                text = reply.text if reply.text.strip() else words.NO_ANSWER
+                await self._turns.answered(turn.id, text, asdict(usage))
+            except SessionResetError:
+                await self._close(turn, reply, words.RESET_STOPPED, "cancelled", "reset")
+            except TimeoutError:
+                await self._close(turn, reply, words.apology(words.TOO_LONG, turn.id), "failed", "time limit")
+            except SurfaceError:
+                raise
+            except Exception as error:
+                log.error("turn %s failed: %s", turn.id, traced(error))
+                sentence = error.public if isinstance(error, ParleyError) else ParleyError.public
+                await self._close(turn, reply, words.apology(sentence, turn.id), "failed", _cause(error))
+            else:
+                is_kept = True
+                await self._show(turn, reply, text, "done")
+        except asyncio.CancelledError as stop:
+            if stop.args == (RESET,):
+                await self._close(turn, reply, words.RESET_STOPPED, "cancelled", "reset")
+            elif not is_kept:  # what is kept is shown by the next start
+                await self._close(turn, reply, words.INTERRUPTED, "failed", "the process was stopped")
+            raise
+
+    async def _recover(self, turn: Turn, reply: Reply) -> None:
+        if turn.text is None:
+            await self._close(turn, reply, words.INTERRUPTED, "failed", "the process ended")
+        else:
+            await self._show(turn, reply, turn.text, "done")
+
+    def _channel(self, turn: Turn) -> Channel:
+        channel = self._channels.get(turn.inbound.channel)
+        if channel is None:
+            raise SurfaceError(f"the channel {turn.inbound.channel} is not set up")
+        return channel
 
     async def _run(self, turn: Turn, reply: Reply) -> Usage:
         """Run the agent and feed the reply."""
         inbound = turn.inbound
         async with asyncio.timeout(self._time_limit):
-            heard = await self._channels[inbound.channel].read(inbound)
+            heard = await self._channel(turn).read(inbound)
             events = self._runtime.stream(
                 user_id=inbound.place, session_id=inbound.session_id, text=heard.text, speaker=heard.speaker
             )
@@ -91,9 +113,9 @@ class Answerer:
                 async for event in events:
                     match event.type:
                         case "text_delta":
-                            reply.feed(event.text)
+                            reply.feed(storable(event.text))
                         case "step_reset":
-                            reply.replace(event.text)
+                            reply.replace(storable(event.text))
                         case "tool_start":
                             reply.status(words.using(event.tool))
                         case "tool_end":
@@ -101,22 +123,21 @@ class Answerer:
                         case "error" if event.error is not None and not event.call_id:
                             raise event.error
                         case "done":
-                            reply.replace(event.text)
+                            reply.replace(storable(event.text))
                             return event.usage
         raise ParleyError("the run ended without an outcome")
 
-    async def _stopped(self, turn: Turn, reply: Reply, *, was_reset: bool) -> None:
-        if was_reset:
-            await self._close(turn, reply, words.RESET_STOPPED, "cancelled", "reset")
-        else:
-            await self._close(turn, reply, words.INTERRUPTED, "failed", "the process was stopped")
-
     async def _close(self, turn: Turn, reply: Reply, line: str, state: Ended, cause: str) -> None:
         """End the reply with `line` below what was said so far."""
-        said = reply.text.rstrip()
+        said = reply.text.rstrip().removesuffix(line).rstrip()
         await self._show(turn, reply, f"{said}\n\n{line}" if said else line, state, cause=cause)
 
     async def _show(self, turn: Turn, reply: Reply, text: str, state: Ended, *, cause: str | None = None) -> None:
         priority = Priority.ERROR if state == "failed" else Priority.FINAL
         await reply.close(text, priority)
         await self._turns.end(turn.id, state, error=cause)
+
+
+def _cause(error: Exception) -> str:
+    """For operators, and free of secrets."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, ParleyError) else type(error).__name__

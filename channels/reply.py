@@ -55,11 +55,14 @@ class Reply:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End what was not closed: the call in flight ends by itself, and no other is made."""
-        if self._writer is not None and not self._writer.done():
-            self._abandoned = True
-            self._changed.set()
-            await asyncio.wait([self._writer], timeout=ABANDON_TIMEOUT)
-            self._writer.cancel()
+        if self._writer is None:
+            return
+        self._abandoned = True
+        self._changed.set()
+        await asyncio.wait([self._writer], timeout=ABANDON_TIMEOUT)
+        self._writer.cancel()
+        if self._writer.done() and not self._writer.cancelled():
+            self._writer.exception()  # whoever closed it has it; of a reply that nobody closes, nobody wants it
 
     def feed(self, delta: str) -> None:
         self._planner.feed(delta)
@@ -100,7 +103,7 @@ class Reply:
             if not begun:
                 await self._surface.begun()
                 begun = True
-            if closing and not self._changed.is_set():
+            if closing and shown and not self._changed.is_set():
                 return
             priority = Priority.TICK
             try:

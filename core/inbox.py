@@ -1,6 +1,10 @@
 """The inbox: what was said to the bot, kept before the platform hears that it was received."""
 
 import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import Enum, auto
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -10,7 +14,27 @@ from core.inbound import Inbound
 from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
+from core.turns import is_under_way
 from core.worker import RESET, Worker
+
+T = TypeVar("T")
+
+#: How often a message is kept again that met another one: each time, the other one is there to be found.
+ATTEMPTS = 3
+
+
+class Accepted(Enum):
+    """What became of a message.
+
+    Attributes:
+        NEXT: it is answered as soon as a worker is free.
+        WAITS: others of its session come first.
+        KNOWN: it was here before.
+    """
+
+    NEXT = auto()
+    WAITS = auto()
+    KNOWN = auto()
 
 
 class Inbox:
@@ -22,22 +46,22 @@ class Inbox:
         self._worker = worker
         self._app = app
 
-    async def accept(self, inbound: Inbound) -> bool:
-        """Keep a message that asks for an answer.
-
-        Returns:
-            Whether it is new; a second delivery changes nothing.
+    async def accept(self, inbound: Inbound) -> Accepted:
+        """Keep a message that asks for an answer; a second delivery changes nothing.
 
         Raises:
             StoreError: it could not be kept, so the platform must not be told that it was received.
         """
-        try:
-            async with self._database.write() as connection:
-                is_new = await self._keep(connection, inbound)
-        except IntegrityError:  # two deliveries at the same moment: the other one was quicker
-            return False
+
+        async def work(connection: AsyncConnection) -> Accepted:
+            waits = await _is_waited_for(connection, inbound.session_id)
+            if not await self._keep(connection, inbound):
+                return Accepted.KNOWN
+            return Accepted.WAITS if waits else Accepted.NEXT
+
+        accepted = await self._write(work)
         self._worker.wake()
-        return is_new
+        return accepted
 
     async def reset(self, inbound: Inbound) -> list[Inbound] | None:
         """Keep a message that starts its session over, and do so: what is stored of the session goes, what
@@ -49,19 +73,16 @@ class Inbox:
         Raises:
             StoreError: nothing was changed.
         """
-        try:
-            async with self._database.write() as connection:
-                if not await self._keep(connection, inbound, outcome="reset"):
-                    return None
-                dropped = await self._start_over(connection, inbound.session_id)
-        except IntegrityError:
-            return None
-        self._worker.cancel(inbound.session_id, RESET)
-        return dropped
 
-    def is_busy(self, session_id: str) -> bool:
-        """Whether a turn of this session runs, so that what comes now waits."""
-        return self._worker.is_busy(session_id)
+        async def work(connection: AsyncConnection) -> list[Inbound] | None:
+            if not await self._keep(connection, inbound, outcome="reset"):
+                return None
+            return await self._start_over(connection, inbound.session_id)
+
+        dropped = await self._write(work)
+        if dropped is not None:
+            self._worker.cancel(inbound.session_id, RESET)
+        return dropped
 
     async def is_session(self, session_id: str) -> bool:
         """Whether the bot already speaks in this session."""
@@ -79,6 +100,15 @@ class Inbox:
         )
         async with self._database.read() as connection:
             return (await connection.execute(query)).scalar_one_or_none()
+
+    async def _write(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        """Do `work` in one transaction; again, if another one was quicker with the same message or session."""
+        for _ in range(ATTEMPTS - 1):
+            with suppress(IntegrityError):
+                async with self._database.write() as connection:
+                    return await work(connection)
+        async with self._database.write() as connection:
+            return await work(connection)
 
     async def _keep(self, connection: AsyncConnection, inbound: Inbound, *, outcome: str | None = None) -> bool:
         seen = sa.select(inbox.c.id).where(inbox.c.event_key == inbound.event_key)
@@ -109,7 +139,12 @@ class Inbox:
         dropped = (await connection.execute(sa.select(inbox.c.inbound).where(waiting))).scalars().all()
         await connection.execute(sa.update(inbox).where(waiting).values(outcome="reset"))
         await connection.execute(sa.update(inbox).where(here, inbox.c.outcome.is_not(None)).values(inbound=None))
-        await connection.execute(
-            sa.update(turns).where(turns.c.session == session_id, turns.c.finished_at.is_not(None)).values(text=None)
-        )
+        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
         return [Inbound.from_json(inbound) for inbound in dropped]
+
+
+async def _is_waited_for(connection: AsyncConnection, session_id: str) -> bool:
+    """Whether a message of this session is being answered or waits to be."""
+    waiting = sa.exists().where(inbox.c.session == session_id, inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
+    running = sa.exists().where(turns.c.session == session_id, is_under_way(turns))
+    return bool((await connection.execute(sa.select(waiting | running))).scalar_one())

@@ -1,16 +1,19 @@
 """Keeps secrets out of whatever leaves the process: logs, stored results, messages."""
 
 import re
+import traceback
+
+from core.errors import ParleyError
 
 _MASK = "[redacted]"
 
 #: What a secret looks like when nobody told us that it is one.
 _SHAPES = re.compile(
     r"""
-      xox[a-z]-[\w-]{4,}                      # Slack: bot, user and other tokens
-    | xapp-[\w-]{4,}                          # Slack: app-level tokens
-    | sk-[\w-]{12,}                           # OpenAI and Anthropic keys
-    | AIza[\w-]{20,}                          # Google API keys
+      \bxox[a-z]-[\w-]{4,}                    # Slack: bot, user and other tokens
+    | \bxapp-[\w-]{4,}                        # Slack: app-level tokens
+    | \bsk-[\w-]{12,}                         # OpenAI and Anthropic keys
+    | \bAIza[\w-]{20,}                        # Google API keys
     | (?<=://)[^\s/:@]*:[^\s/@]+(?=@)         # user and password in a URL
     | (?i:(?<=bearer\s))[\w.~+/=-]{8,}        # an Authorization header
     """,
@@ -31,3 +34,13 @@ def redact(text: str) -> str:
     for secret in sorted(_known, key=len, reverse=True):
         text = text.replace(secret, _MASK)
     return _SHAPES.sub(_MASK, text)
+
+
+def traced(error: BaseException) -> str:
+    """What a log may say of an exception. The text of one that is not ours may hold anything, a secret or what
+    was said in a conversation: of such a one, the kind and where it came from.
+    """
+    if isinstance(error, ParleyError):
+        cause = f" (from {type(error.__cause__).__name__})" if error.__cause__ else ""
+        return f"{type(error).__name__}: {error}{cause}"
+    return "".join([f"{type(error).__name__}, raised at\n", *traceback.format_tb(error.__traceback__)]).rstrip()

@@ -6,8 +6,14 @@
        └──────────> cancelled              a reset or a stop ended it
 
 A session has at most one turn that is `running` or `answered`: the database holds it to that.
+
+What becomes of a turn is written again when the database fails in passing. When it fails for longer, the error
+goes to whoever wrote; the turn stays as it was, its session waits, and the next start of the process takes the
+turn up (`Turns.left_over`): what was answered is shown, and for what was not the user gets an apology.
 """
 
+import asyncio
+import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -18,13 +24,22 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.errors import StoreError
 from core.inbound import Inbound
 from core.store.database import Database
-from core.store.schema import inbox, turns
+from core.store.schema import inbox, sessions, turns
+
+log = logging.getLogger(__name__)
+
+#: Seconds to wait before what the database did not take is written again; after the last one it is given up.
+PAUSES = (0.1, 0.5, 2.0, 5.0)
 
 Ended = Literal["done", "failed", "cancelled"]
 
-_LIVE = ("running", "answered")
+
+def is_under_way(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether a turn has not ended."""
+    return table.c.state.in_(("running", "answered"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +63,9 @@ class Turn:
 class Turns:
     """The `turns` table."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, pauses: Sequence[float] = PAUSES) -> None:
         self._database = database
+        self._pauses = pauses
 
     async def claim(self, limit: int) -> list[Turn]:
         """Begin the next turn of each session that has a message waiting and no turn under way.
@@ -67,7 +83,7 @@ class Turns:
         query = (
             sa.select(turns, inbox.c.inbound)
             .join(inbox, inbox.c.turn == turns.c.id)
-            .where(turns.c.state.in_(_LIVE))
+            .where(is_under_way(turns))
             .order_by(turns.c.created_at)
         )
         async with self._database.read() as connection:
@@ -85,34 +101,51 @@ class Turns:
 
     async def shown(self, turn_id: str, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages."""
-        await self._update(turn_id, chunks=list(chunks))
+        await self._write(_turn(turn_id).values(chunks=list(chunks)))
 
     async def answered(self, turn_id: str, text: str, usage: Mapping[str, Any]) -> None:
         """Keep the final text before it is shown."""
-        await self._update(turn_id, state="answered", text=text, usage=dict(usage))
+        await self._write(_turn(turn_id).values(state="answered", text=text, usage=dict(usage)))
 
     async def end(self, turn_id: str, state: Ended, *, error: str | None = None) -> None:
-        """End the turn, and with it the message that it answered.
+        """End the turn, and with it the message that it answered. If the session was reset meanwhile, what was
+        said is forgotten.
 
         Args:
             error: for operators: what went wrong, free of secrets.
         """
-        forgotten = {"text": None} if state == "cancelled" else {}
-        async with self._database.write() as connection:
-            await connection.execute(
-                sa.update(turns)
-                .where(turns.c.id == turn_id)
-                .values(state=state, error=error, finished_at=time.time(), **forgotten)
-            )
-            await connection.execute(
-                sa.update(inbox)
-                .where(inbox.c.turn == turn_id)
-                .values(outcome=state, **({"inbound": None} if forgotten else {}))
-            )
+        answered = sa.update(inbox).where(inbox.c.turn == turn_id)
+        await self._write(
+            _turn(turn_id).values(state=state, error=error, finished_at=time.time()),
+            _turn(turn_id).where(_is_over(turns)).values(text=None),
+            answered.values(outcome=state),
+            answered.where(_is_over(inbox)).values(inbound=None),
+        )
 
-    async def _update(self, turn_id: str, **values: Any) -> None:
+    async def _write(self, *statements: sa.Update) -> None:
+        """Execute all of the statements or none."""
+        for pause in self._pauses:
+            try:
+                return await self._execute(statements)
+            except StoreError as error:
+                log.warning("a turn cannot be written (%s); trying again in %s s", error, pause)
+                await asyncio.sleep(pause)
+        return await self._execute(statements)
+
+    async def _execute(self, statements: Sequence[sa.Update]) -> None:
         async with self._database.write() as connection:
-            await connection.execute(sa.update(turns).where(turns.c.id == turn_id).values(**values))
+            for statement in statements:
+                await connection.execute(statement)
+
+
+def _turn(turn_id: str) -> sa.Update:
+    return sa.update(turns).where(turns.c.id == turn_id)
+
+
+def _is_over(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Whether a row is of a generation that a reset has ended."""
+    now = sa.select(sessions.c.generation).where(sessions.c.id == table.c.session).scalar_subquery()
+    return table.c.generation < now
 
 
 def _heads(limit: int) -> sa.Select[Any]:
@@ -128,7 +161,7 @@ def _heads(limit: int) -> sa.Select[Any]:
         earlier.c.outcome.is_(None),
         is_before,
     )
-    is_busy = sa.exists().where(busy.c.session == inbox.c.session, busy.c.state.in_(_LIVE))
+    is_busy = sa.exists().where(busy.c.session == inbox.c.session, is_under_way(busy))
     return sa.select(inbox).where(waiting, ~has_earlier, ~is_busy).order_by(inbox.c.id).limit(limit)
 
 

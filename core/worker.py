@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from core.errors import StoreError
+from core.secrets import traced
 from core.turns import Turn, Turns
 
 log = logging.getLogger(__name__)
@@ -33,19 +34,17 @@ class Worker:
         self._poll = poll
         self._wake = asyncio.Event()
         self._stopping = False
+        self._claiming = asyncio.Lock()
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
         """There may be something to do."""
         self._wake.set()
 
-    def is_busy(self, session_id: str) -> bool:
-        return session_id in self._running
-
     def cancel(self, session_id: str, reason: str) -> None:
         """End the turn that runs in this session, if one does."""
         if task := self._running.get(session_id):
-            task.cancel(reason)
+            _cancel(task, reason)
 
     async def run(self) -> None:
         """Work until `stop`."""
@@ -53,8 +52,8 @@ class Worker:
             self._wake.clear()
             try:
                 await self._claim()
-            except StoreError:
-                log.exception("cannot look for waiting messages; trying again in %s s", self._poll)
+            except StoreError as error:
+                log.error("cannot look for waiting messages; trying again in %s s: %s", self._poll, traced(error))
             try:
                 await asyncio.wait_for(self._wake.wait(), self._poll)
             except TimeoutError:
@@ -68,31 +67,39 @@ class Worker:
         """
         self._stopping = True
         self._wake.set()
-        running = list(self._running.values())
+        async with self._claiming:  # what is being claimed runs as well
+            running = list(self._running.values())
         if not running:
             return
         _, late = await asyncio.wait(running, timeout=grace)
         for task in late:
-            task.cancel(SHUTDOWN)
+            _cancel(task, SHUTDOWN)
         if late:
             await asyncio.wait(late, timeout=grace)
 
     async def _claim(self) -> None:
-        while not self._stopping and (free := self._limit - len(self._running)) > 0:
-            claimed = await self._turns.claim(free)
-            for turn in claimed:
-                task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
-                self._running[turn.session_id] = task
-            if not claimed:
-                return
+        async with self._claiming:
+            while not self._stopping and (free := self._limit - len(self._running)) > 0:
+                claimed = await self._turns.claim(free)
+                for turn in claimed:
+                    task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
+                    self._running[turn.session_id] = task
+                if not claimed:
+                    return
 
     async def _run(self, turn: Turn) -> None:
         try:
             await self._answer(turn)
         except asyncio.CancelledError:
             log.info("turn %s was cancelled", turn.id)
-        except Exception:
-            log.exception("turn %s failed", turn.id)
+        except Exception as error:
+            log.error("turn %s failed: %s", turn.id, traced(error))
         finally:
             del self._running[turn.session_id]
             self._wake.set()
+
+
+def _cancel(task: asyncio.Task[None], reason: str) -> None:
+    """Cancel once: a second time would break off the word that the first one has in the reply."""
+    if not task.cancelling():
+        task.cancel(reason)

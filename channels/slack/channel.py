@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
-from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltContext
+from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.response import BoltResponse
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
@@ -24,7 +24,7 @@ from channels.slack.surface import SlackSurface
 from channels.slack.text import to_words, users_named
 from core.errors import SettingsError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Inbox
+from core.inbox import Accepted, Inbox
 
 log = logging.getLogger(__name__)
 
@@ -73,27 +73,37 @@ class SlackChannel:
 
     name = NAME
 
-    def __init__(self, settings: SlackSettings, inbox: Inbox) -> None:
+    def __init__(self, settings: SlackSettings, inbox: Inbox, *, connect_timeout: float = CONNECT_TIMEOUT) -> None:
         self._inbox = inbox
+        self._connect_timeout = connect_timeout
         self._app_token = settings.app_token
         self._client = client(settings)
         self._caller = Caller(self._client)
         self._people = People(self._caller)
         self._receipts = Receipts(self._caller)
-        self._app = AsyncApp(client=self._client, attaching_conversation_kwargs_enabled=False)
-        self._app.use(self._dispatch)
+        self._app = AsyncApp(
+            client=self._client, before_authorize=self._dispatch, attaching_conversation_kwargs_enabled=False
+        )
         self._app.command(RESET_COMMAND)(self._take_reset_command)
         self._socket = connect(self._app, settings.app_token)
         self._errands: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         await verify(self._client, self._app_token)
-        await asyncio.wait_for(self._socket.connect_async(), CONNECT_TIMEOUT)
+        try:
+            await asyncio.wait_for(self._socket.connect_async(), self._connect_timeout)
+        except TimeoutError as error:
+            await self._socket.close_async()
+            raise SettingsError(
+                f"SLACK_API_URL: no socket could be opened within {self._connect_timeout:g} s; "
+                "can this machine reach wss:// addresses?"
+            ) from error
 
     async def stop(self) -> None:
         await self._socket.close_async()
         if self._errands:
             await asyncio.wait(self._errands, timeout=CALL_TIMEOUT)
+        await self._receipts.settle(CALL_TIMEOUT)
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
         return SlackSurface(self._caller, self._receipts, address, turn_id)
@@ -114,16 +124,16 @@ class SlackChannel:
     async def _dispatch(
         self,
         body: dict[str, Any],
-        context: AsyncBoltContext,
         next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - Bolt's name
     ) -> BoltResponse:
         """Hear every event before Bolt acknowledges it, so that what is acknowledged is kept.
 
-        What raises here is not acknowledged, and Slack delivers it again.
+        What raises here is not acknowledged, and Slack delivers it again. Bolt comes afterwards: it would
+        acknowledge an event for which its own `auth.test` fails.
         """
         if body.get("command") == RESET_COMMAND:
             return await next()
-        if body.get("type") == "event_callback" and (call := hear(body, bot_user_id=context.bot_user_id or "")):
+        if body.get("type") == "event_callback" and (call := hear(body)):
             await self._take(call)
         return BoltResponse(status=200)
 
@@ -136,15 +146,14 @@ class SlackChannel:
             if dropped is not None:
                 self._run(self._confirm_reset(inbound, dropped))
             return
-        waits = self._inbox.is_busy(inbound.session_id)
-        if await self._inbox.accept(inbound) and waits:
+        if await self._inbox.accept(inbound) is Accepted.WAITS:
             self._receipts.give(inbound.address)
 
     async def _confirm_reset(self, inbound: Inbound, dropped: list[Inbound]) -> None:
+        for waiting in dropped:
+            self._receipts.take_back(waiting.address)
         try:
-            await self.surface(inbound.address).say(words.RESET_DONE)
-            for waiting in dropped:
-                await self._receipts.take_back(waiting.address)
+            await self.surface(inbound.address, turn_id=inbound.event_key).say(words.RESET_DONE)
         except SurfaceError as error:
             log.error("the reset cannot be confirmed: %s", error)
 
@@ -169,7 +178,8 @@ class SlackChannel:
             text=RESET_COMMAND,
             sent_at=time.time(),
         )
-        await self._inbox.reset(inbound)
+        for waiting in await self._inbox.reset(inbound) or ():
+            self._receipts.take_back(waiting.address)
         await ack(words.RESET_DONE)
 
     def _run(self, errand: Coroutine[Any, Any, None]) -> None:

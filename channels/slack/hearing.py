@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from channels.slack.text import without_mention
+from channels.slack.text import users_named, without_mention
 from core.inbound import Inbound, storable
 
 #: The channel's name in sessions, inbox and logs.
@@ -29,7 +29,7 @@ class Call:
     is_reset: bool
 
 
-def hear(body: Mapping[str, Any], *, bot_user_id: str) -> Call | None:
+def hear(body: Mapping[str, Any]) -> Call | None:
     """The call in an Events API payload, if it is one.
 
     `app_mention` and `message` are two events about one message: they give the same event key, which is made of
@@ -40,12 +40,13 @@ def hear(body: Mapping[str, Any], *, bot_user_id: str) -> Call | None:
         return None
     if event.get("subtype") not in _SPOKEN or event.get("bot_id") or event.get("hidden"):
         return None
+    bot_user_id = bot_of(body)
     user, channel, ts = event.get("user"), event.get("channel"), event.get("ts")
     if not (user and channel and ts) or user == bot_user_id:
         return None
     said = event.get("text") or ""
     is_direct = event.get("channel_type") == "im" or channel.startswith("D")
-    is_called = event["type"] == "app_mention" or is_direct or f"<@{bot_user_id}" in said
+    is_called = event["type"] == "app_mention" or is_direct or bot_user_id in users_named(said)
     if not is_called and not event.get("thread_ts"):
         return None
     text = storable(without_mention(said, bot_user_id))
@@ -70,6 +71,11 @@ def team_of(body: Mapping[str, Any]) -> str:
     authorizations = body.get("authorizations") or [{}]
     found = authorizations[0].get("team_id") or body.get("team_id") or authorizations[0].get("enterprise_id")
     return str(found or body.get("enterprise_id") or "")
+
+
+def bot_of(body: Mapping[str, Any]) -> str:
+    """The bot's own user. Slack: an event's authorization names the user that the app acts as."""
+    return str((body.get("authorizations") or [{}])[0].get("user_id") or "")
 
 
 def place(team: str, channel: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from channels.pacer import Window
 from channels.slack.calls import Caller
 from core.errors import SurfaceError
+from core.secrets import traced
 
 log = logging.getLogger(__name__)
 
@@ -17,12 +18,16 @@ TIER_4 = Window(calls=100, seconds=60)
 #: Seconds for which a name is taken to be the same.
 FRESH = 3600.0
 
+#: Seconds that an answer waits for a name.
+PATIENCE = 3.0
+
 
 class People:
     """Asks Slack for names, and remembers them for a while."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Caller, *, patience: float = PATIENCE) -> None:
         self._caller = caller
+        self._patience = patience
         self._names: dict[str, tuple[str, float]] = {}
 
     async def names(self, team: str, users: Iterable[str]) -> dict[str, str]:
@@ -36,11 +41,12 @@ class People:
         if name and time.monotonic() - known_at < FRESH:
             return name
         try:
-            answer = await self._caller.call(
-                "users.info", {"user": user}, key=("users.info", team), window=TIER_4, reads=True
-            )
-        except SurfaceError as error:
-            log.warning("the name of a user cannot be looked up: %s", error)
+            async with asyncio.timeout(self._patience):
+                answer = await self._caller.call(
+                    "users.info", {"user": user}, key=("users.info", team), window=TIER_4, reads=True
+                )
+        except (SurfaceError, TimeoutError) as error:
+            log.warning("the name of a user cannot be looked up: %s", traced(error))
             return name or user
         profile = (answer or {}).get("user", {}).get("profile", {})
         name = profile.get("display_name") or profile.get("real_name") or user

@@ -62,7 +62,7 @@ class SlackSurface:
         return True
 
     async def begun(self) -> None:
-        await self._receipts.take_back(self._address)
+        self._receipts.take_back(self._address)
 
     async def say(self, text: str) -> None:
         """Post one message that is no turn's reply."""
