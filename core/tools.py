@@ -82,8 +82,8 @@ def _load(name: str) -> BaseTool:
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ToolError(f"no tool {name!r}: write it as package.module:name") from error
+    except Exception as error:  # whatever a module raises while it is imported
+        raise ToolError(f"no tool {name!r} ({type(error).__name__}): write it as package.module:name") from error
     return adapt(found)
 
 

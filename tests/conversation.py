@@ -42,10 +42,12 @@ class ScriptedProvider:
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
         self.requests: list[Request] = []
+        self.asked = asyncio.Event()
         self.closed = asyncio.Event()
 
     async def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
         self.requests.append(request)
+        self.asked.set()
         answer = self.answers.pop(0)
         try:
             for event in (Text(answer), Done()) if isinstance(answer, str) else answer:

@@ -1,0 +1,402 @@
+"""What a run of the agent tells, and how it ends."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.invocation_context import InvocationContext, LlmCallsLimitExceededError
+from google.adk.agents.parallel_agent import ParallelAgent
+from google.adk.apps import App
+from google.adk.events.event import Event
+from google.adk.sessions import InMemorySessionService
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import ContentBlockedError, ProviderError, ProviderLimitError
+from core.events import StreamEvent
+from core.models.adapter import NO_CONTENT
+from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult, Usage
+from core.runtime import AgentRuntime, warm_up
+from core.store.schema import state
+from core.tools import Tool
+from tests.conversation import SESSION, USER, Converse, ScriptedProvider, adapter, team
+
+
+class Teller(BaseAgent):
+    """An agent that says what it was told to, whatever the model."""
+
+    lines: list[Event]
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for line in self.lines:
+            yield line.model_copy(update={"invocation_id": ctx.invocation_id, "id": Event.new_id()})
+
+
+def telling(*lines: Event) -> App:
+    return App(name="teller", root_agent=Teller(name="teller", lines=list(lines)))
+
+
+def part(text: str, *, author: str = "teller", branch: str | None = None) -> Event:
+    return Event(author=author, branch=branch, partial=True, content=types.ModelContent(text))
+
+
+def final(text: str, *, author: str = "teller", branch: str | None = None) -> Event:
+    return Event(author=author, branch=branch, partial=False, content=types.ModelContent(text))
+
+
+def shown(events: Iterable[StreamEvent]) -> str:
+    """What a reader has before him who does as the events say."""
+    text = ""
+    for event in events:
+        if event.type == "text_delta":
+            text += event.text
+        elif event.type == "step_reset":
+            text = event.text
+    return text
+
+
+def kinds(events: Iterable[StreamEvent]) -> list[str]:
+    return [event.type for event in events]
+
+
+def calls(name: str, id_: str = "c1", **arguments: object) -> ToolCall:
+    return ToolCall(id_, name, arguments)
+
+
+def says(answer: object) -> Tool:
+    return Tool("look", "Looks.", lambda _arguments: answer)
+
+
+# Text: the partial events of a step, or its final one
+
+
+async def test_a_final_event_that_repeats_its_partials_is_not_told_again(converse: Converse) -> None:
+    conversation = await converse(app=telling(part("Hel"), part("lo"), final("Hello")))
+    events = await conversation.events("Hi")
+    assert kinds(events) == ["text_delta", "text_delta", "done"]
+    assert shown(events) == events[-1].text == "Hello"
+
+
+async def test_a_final_event_that_redacts_its_partials_wins(converse: Converse) -> None:
+    lines = [part("The code "), part("is 1234."), final("The code is [redacted].")]
+    events = await (await converse(app=telling(*lines))).events("Hi")
+    assert kinds(events) == ["text_delta", "text_delta", "step_reset", "done"]
+    assert shown(events) == events[-1].text == "The code is [redacted]."
+
+
+async def test_a_final_event_that_says_more_than_its_partials_adds_the_rest(converse: Converse) -> None:
+    events = await (await converse(app=telling(part("Hello"), final("Hello you")))).events("Hi")
+    assert [event.text for event in events] == ["Hello", " you", "Hello you"]
+
+
+async def test_the_texts_of_steps_are_joined_by_a_blank_line(converse: Converse) -> None:
+    lines = [part("One."), final("One."), final("   "), part("Two."), final("Two.")]
+    events = await (await converse(app=telling(*lines))).events("Hi")
+    assert [event.text for event in events] == ["One.", "\n\nTwo.", "One.\n\nTwo."]
+
+
+@pytest.mark.parametrize("key", ["author", "branch"])
+async def test_a_final_event_replaces_the_partials_of_its_own_author_and_branch(converse: Converse, key: str) -> None:
+    def of(who: str) -> dict[str, str]:
+        return {key: who}
+
+    lines = [part("a", **of("x")), part("b", **of("y")), part("A", **of("x")), final("b", **of("y"))]
+    conversation = await converse(app=telling(*lines, final("aA", **of("x"))))
+    events = await conversation.events("Hi")
+    assert shown(events) == events[-1].text == "aA\n\nb"
+
+
+@pytest.mark.filterwarnings("ignore:ParallelAgent is deprecated")
+async def test_agents_side_by_side_have_a_text_each(converse: Converse) -> None:
+    of_ada, of_bob = asyncio.Event(), asyncio.Event()
+    ada = ScriptedProvider([Text("Ada "), of_ada, Text("speaks."), Done()])
+    bob = ScriptedProvider([of_bob, Text("Bob speaks."), Done()])
+    agents: list[BaseAgent] = [
+        LlmAgent(name="ada", model=adapter(ada)),
+        LlmAgent(name="bob", model=adapter(bob)),
+    ]
+    conversation = await converse(app=App(name="both", root_agent=ParallelAgent(name="both", sub_agents=agents)))
+    events = []
+    async with aclosing(conversation.runtime.stream(user_id=USER, session_id=SESSION, text="Hi")) as told:
+        async for event in told:
+            events.append(event)
+            if "Ada" in event.text:
+                of_bob.set()
+            if "Bob" in event.text:
+                of_ada.set()
+    assert [(event.type, event.text) for event in events] == [
+        ("text_delta", "Ada "),
+        ("text_delta", "\n\nBob speaks."),
+        ("step_reset", "Ada speaks.\n\nBob speaks."),
+        ("done", "Ada speaks.\n\nBob speaks."),
+    ]
+
+
+authors = st.sampled_from(["ada", "bob"])
+branches = st.sampled_from([None, "left", "right"])
+words = st.sampled_from(["", " ", "\n\n", "a", "b ", "long word", "é"])
+lines_of_talk = st.lists(
+    st.builds(
+        lambda said, author, branch, is_final: (final if is_final else part)(said, author=author, branch=branch),
+        words,
+        authors,
+        branches,
+        st.booleans(),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lines_of_talk)
+async def test_whoever_follows_the_events_ends_with_the_reply(lines: list[Event]) -> None:
+    sessions = InMemorySessionService()
+    runtime = AgentRuntime(telling(*lines), sessions)
+    await sessions.create_session(app_name="teller", user_id=USER, session_id=SESSION)
+    async with aclosing(runtime.stream(user_id=USER, session_id=SESSION, text="Hi")) as told:
+        events = [event async for event in told]
+    await runtime.aclose()
+    assert events[-1].type == "done"
+    assert shown(events) == events[-1].text
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_thoughts_are_never_shown(converse: Converse, streaming: bool) -> None:
+    provider = ScriptedProvider([Thought("He wants "), Thought("a number."), Text("4"), Text("2"), Done()])
+    events = await (await converse(provider)).events("6 * 7?", streaming=streaming)
+    assert shown(events) == events[-1].text == "42"
+    assert not any("number" in event.text for event in events)
+
+
+async def test_a_long_run_is_stored_step_by_step_and_each_text_once(converse: Converse) -> None:
+    def step(name: str, deltas: int, *more: ProviderEvent) -> list[ProviderEvent]:
+        return [*(Text(f"{name}{number} ") for number in range(deltas)), *more, Done(usage=Usage(10, 2, 1, 4))]
+
+    provider = ScriptedProvider(step("a", 70, calls("look", "c1")), step("b", 70, calls("look", "c2")), step("c", 60))
+    conversation = await converse(provider, tools=[says({"seen": True})])
+    events = await conversation.events("Go.")
+    assert kinds(events).count("text_delta") == 200
+    rows = await conversation.rows()
+    assert [row.role for row in rows] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    texts = [row.content for row in rows if row.role == "assistant"]
+    assert [len(text.split()) for text in texts] == [70, 70, 60]
+    assert [[call["id"] for call in row.tool_calls] for row in rows if row.role == "tool"] == [["c1"], ["c2"]]
+    assert shown(events) == events[-1].text == "\n\n".join(texts)
+    assert events[-1].usage == Usage(input=30, output=6, thinking=3, cached=12)
+
+
+# Tools
+
+
+async def test_a_failed_tool_is_an_error_of_its_call_and_the_run_goes_on(converse: Converse) -> None:
+    def look(_arguments: object) -> None:
+        raise LookupError("nothing there")
+
+    provider = ScriptedProvider([calls("look"), Done()], "I found nothing.")
+    conversation = await converse(provider, tools=[Tool("look", "Looks.", look)])
+    events = await conversation.events("Look.")
+    assert kinds(events) == ["tool_start", "error", "tool_end", "text_delta", "done"]
+    assert (events[1].tool, events[1].call_id) == ("look", "c1")
+    assert "nothing there" in str(events[1].error)
+    assert events[-1].text == "I found nothing."
+    [result] = provider.requests[1].messages[-1].parts
+    assert isinstance(result, ToolResult)
+    assert result.result == {"error": "look failed: LookupError: nothing there"}
+
+
+async def test_a_tool_that_does_not_exist_is_an_error_of_its_call(converse: Converse) -> None:
+    provider = ScriptedProvider([calls("fly"), Done()], "I cannot fly.")
+    events = await (await converse(provider, tools=[says("sky")])).events("Fly!")
+    assert [(event.tool, event.call_id) for event in events if event.type == "error"] == [("fly", "c1")]
+    assert events[-1].text == "I cannot fly."
+
+
+async def test_the_speaker_is_told_to_tools_and_never_stored(converse: Converse) -> None:
+    asked: list[str] = []
+
+    def whoami(tool_context: ToolContext) -> str:
+        """Tells who speaks."""
+        asked.append(tool_context.state["temp:speaker"])
+        return "you know"
+
+    provider = ScriptedProvider([calls("whoami"), Done()], "ok", [calls("whoami", "c2"), Done()], "ok")
+    conversation = await converse(provider, tools=[whoami])
+    await conversation.events("Who am I?", speaker="Ada Lovelace")
+    await conversation.events("And I?", speaker="Grace Hopper")
+    assert asked == ["Ada Lovelace", "Grace Hopper"]
+    async with conversation.database.read() as connection:
+        assert (await connection.execute(state.select())).all() == []
+    assert "Ada" not in repr(await conversation.rows())
+    assert (await conversation.session()).state == {}
+
+
+async def test_a_tool_that_is_a_plain_function_does_not_hold_up_the_loop(converse: Converse) -> None:
+    threads: list[threading.Thread] = []
+
+    def look() -> str:
+        """Looks."""
+        threads.append(threading.current_thread())
+        return "sky"
+
+    conversation = await converse(ScriptedProvider([calls("look"), Done()], "Sky."), tools=[look])
+    assert await conversation.reply("Look.") == "Sky."
+    assert threads != [threading.main_thread()]
+
+
+# Endings
+
+
+async def test_a_run_that_fails_ends_in_one_error(converse: Converse) -> None:
+    error = ProviderLimitError("busy")
+    events = await (await converse(ScriptedProvider([Text("Hel"), Failed(error)]))).events("Hi")
+    assert kinds(events) == ["text_delta", "error"]
+    assert (events[-1].error, events[-1].call_id) == (error, "")
+
+
+async def test_a_session_that_is_not_there_is_an_error_of_the_run(converse: Converse) -> None:
+    runtime = (await converse(ScriptedProvider())).runtime
+    async with aclosing(runtime.stream(user_id=USER, session_id="nowhere", text="Hi")) as told:
+        [event] = [event async for event in told]
+    assert event.type == "error"
+    assert "nowhere" in str(event.error)
+
+
+async def test_a_model_that_calls_tools_without_end_is_ended(converse: Converse) -> None:
+    endless: list[list[ProviderEvent]] = [[calls("look", f"c{number}"), Done()] for number in range(5)]
+    provider = ScriptedProvider(*endless)
+    conversation = await converse(provider, tools=[says("sky")])
+    conversation.runtime.max_llm_calls = 3
+    events = await conversation.events("Look.")
+    assert isinstance(events[-1].error, LlmCallsLimitExceededError)
+    assert len(provider.requests) == 3
+
+
+@pytest.mark.parametrize("finish", ["MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "OTHER"])
+@pytest.mark.parametrize("before", [[], [[Text("Let me look."), calls("look"), Done()]]], ids=["at once", "at last"])
+async def test_an_answer_that_broke_off_before_its_first_word_is_an_error(
+    converse: Converse, before: Sequence[Sequence[ProviderEvent]], finish: str
+) -> None:
+    provider = ScriptedProvider(*before, [Thought("Hm."), Done(types.FinishReason(finish))])
+    events = await (await converse(provider, tools=[says("sky")])).events("Hi")
+    assert kinds(events).count("error") == 1
+    assert isinstance(events[-1].error, ProviderError)
+    assert finish in str(events[-1].error)
+
+
+async def test_an_answer_that_broke_off_in_the_middle_is_the_reply(converse: Converse) -> None:
+    provider = ScriptedProvider([Text("Once upon"), Done(types.FinishReason.MAX_TOKENS)])
+    assert await (await converse(provider)).reply("A story!") == "Once upon"
+
+
+@pytest.mark.parametrize("model", ["ours", "ADK's"])
+async def test_a_blocked_answer_is_an_error_of_its_own_kind(converse: Converse, model: str) -> None:
+    if model == "ours":
+        conversation = await converse(ScriptedProvider([Done(types.FinishReason.SAFETY)]))
+    else:
+        conversation = await converse(app=telling(Event(author="teller", error_code="SAFETY")))
+    [event] = await conversation.events("Hi")
+    assert isinstance(event.error, ContentBlockedError)
+
+
+async def test_an_answer_without_a_word_is_an_empty_reply(converse: Converse) -> None:
+    [event] = await (await converse(ScriptedProvider([Done()]))).events("Hi")
+    assert (event.type, event.text) == ("done", "")
+
+
+async def test_an_agent_that_has_nothing_to_add_ends_with_what_it_said(converse: Converse) -> None:
+    lines = [final("Done."), Event(author="teller", error_code=NO_CONTENT)]
+    assert await (await converse(app=telling(*lines))).reply("Hi") == "Done."
+
+
+async def test_closing_early_cancels_the_model(converse: Converse) -> None:
+    provider = ScriptedProvider([Text("Once upon"), asyncio.Event(), Text(" a time"), Done()])
+    conversation = await converse(provider)
+    async with aclosing(conversation.runtime.stream(user_id=USER, session_id=SESSION, text="A story!")) as events:
+        assert (await anext(events)).text == "Once upon"
+        assert not provider.closed.is_set()
+    await asyncio.wait_for(provider.closed.wait(), 5)
+    assert [row.role for row in await conversation.rows()] == ["user"]
+
+
+async def test_cancelling_who_listens_cancels_the_model(converse: Converse) -> None:
+    provider = ScriptedProvider([asyncio.Event(), Done()])
+    conversation = await converse(provider)
+    listening = asyncio.create_task(conversation.reply("A story!"))
+    async with asyncio.timeout(5):
+        await provider.asked.wait()
+        listening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await listening
+        await provider.closed.wait()
+
+
+# Agents that a model made up
+
+
+def hands_over_to(name: str, *before: ProviderEvent, id_: str = "c1") -> list[ProviderEvent]:
+    return [*before, calls("transfer_to_agent", id_, agent_name=name), Done()]
+
+
+async def test_an_invented_agent_is_corrected_within_the_turn(converse: Converse) -> None:
+    provider = ScriptedProvider(hands_over_to("ghost"), hands_over_to("billing", id_="c2"), "It is in the post.")
+    conversation = await converse(app=team(provider, "billing", "research"))
+    events = await conversation.events("Where is my bill?")
+    assert events[-1].text == "It is in the post."
+    [result] = provider.requests[1].messages[-1].parts
+    assert isinstance(result, ToolResult)
+    assert result.result == {"error": "Agent 'ghost' does not exist. Valid agents: billing, research."}
+    assert [row.role for row in await conversation.rows()].count("user") == 1
+
+
+async def test_what_was_said_before_an_invented_agent_is_taken_back(converse: Converse) -> None:
+    provider = ScriptedProvider(hands_over_to("ghost", Text("One moment.")), "Here I am.")
+    events = await (await converse(app=team(provider, "billing", guarded=False))).events("Hi")
+    assert "error" not in kinds(events)
+    assert shown(events) == events[-1].text == "Here I am."
+
+
+async def test_the_error_of_the_retry_is_caused_by_the_first(converse: Converse) -> None:
+    busy = ProviderLimitError("busy")
+    provider = ScriptedProvider(hands_over_to("ghost"), [Failed(busy)])
+    events = await (await converse(app=team(provider, "billing", guarded=False))).events("Hi")
+    assert kinds(events).count("error") == 1
+    assert events[-1].error is busy
+    assert "'ghost' not found" in str(busy.__cause__)
+
+
+async def test_the_speaker_stays_who_he_was_in_the_retry(converse: Converse) -> None:
+    asked: list[str] = []
+
+    def instruction(context: object) -> str:
+        asked.append(getattr(context, "state")["temp:speaker"])  # noqa: B009 - the type is ADK's own affair
+        return "Help."
+
+    provider = ScriptedProvider(hands_over_to("ghost"), "Here I am.")
+    app = team(provider, "billing", guarded=False)
+    assert isinstance(app.root_agent, LlmAgent)
+    app.root_agent.instruction = instruction
+    await (await converse(app=app)).events("Hi", speaker="Ada")
+    assert asked == ["Ada", "Ada"]
+
+
+async def test_the_agents_of_agents_are_named_too(converse: Converse) -> None:
+    provider = ScriptedProvider(hands_over_to("ghost"), "Here I am.")
+    app = team(provider, "billing", "research", guarded=False)
+    assert isinstance(app.root_agent, LlmAgent)
+    refunds = LlmAgent(name="refunds", model=adapter(provider))
+    refunds.parent_agent = app.root_agent.sub_agents[0]
+    app.root_agent.sub_agents[0].sub_agents.append(refunds)
+    await (await converse(app=app)).events("Hi")
+    assert "Valid agents: billing, refunds, research." in provider.requests[1].messages[-1].text
+
+
+async def test_warming_up_leaves_nothing_behind() -> None:
+    before = asyncio.all_tasks()
+    await warm_up()
+    assert asyncio.all_tasks() == before
