@@ -294,6 +294,11 @@ async def test_an_answer_that_broke_off_in_the_middle_is_the_reply(converse: Con
     assert await (await converse(provider)).reply("A story!") == "Once upon"
 
 
+async def test_so_is_one_of_a_model_that_calls_it_an_error(converse: Converse) -> None:
+    line = final("Once upon").model_copy(update={"error_code": "MAX_TOKENS"})
+    assert await (await converse(app=telling(line))).reply("A story!") == "Once upon"
+
+
 @pytest.mark.parametrize("model", ["ours", "ADK's"])
 async def test_a_blocked_answer_is_an_error_of_its_own_kind(converse: Converse, model: str) -> None:
     if model == "ours":
@@ -352,6 +357,20 @@ async def test_an_invented_agent_is_corrected_within_the_turn(converse: Converse
     assert isinstance(result, ToolResult)
     assert result.result == {"error": "Agent 'ghost' does not exist. Valid agents: billing, research."}
     assert [row.role for row in await conversation.rows()].count("user") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "failed to find agent: ghost",
+        "Transfer target agent 'ghost' not found.",
+        "Agent ghost not found in the agent tree.",
+    ],
+)
+async def test_an_invented_agent_is_known_by_each_of_adks_words(converse: Converse, words: str) -> None:
+    provider = ScriptedProvider([Failed(ValueError(words))], "Here I am.")
+    assert await (await converse(app=team(provider, "billing"))).reply("Hi") == "Here I am."
+    assert 'Agent "ghost" does not exist. Valid agents: billing.' in provider.requests[1].messages[-1].text
 
 
 async def test_what_was_said_before_an_invented_agent_is_taken_back(converse: Converse) -> None:
