@@ -1,7 +1,7 @@
 """A conversation with the real runtime: ADK's own runner, sessions in an SQLite file, and a scripted provider."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pytest
 import sqlalchemy as sa
 from google.adk.agents import LlmAgent
+from google.adk.agents.base_agent import BaseAgent
 from google.adk.apps import App
 from google.adk.events.event import Event
 from google.adk.sessions import Session
@@ -68,7 +69,9 @@ def adapter(provider: ScriptedProvider) -> ModelAdapter:
 
 def team(provider: ScriptedProvider, *members: str, guarded: bool = True) -> App:
     """An app whose root agent can hand over to its members; all of them ask the same provider."""
-    agents = [LlmAgent(name=name, description=f"Knows about {name}.", model=adapter(provider)) for name in members]
+    agents: list[BaseAgent] = [
+        LlmAgent(name=name, description=f"Knows about {name}.", model=adapter(provider)) for name in members
+    ]
     root = LlmAgent(name=DEFAULT_NAME, model=adapter(provider), sub_agents=agents)
     return App(name=DEFAULT_NAME, root_agent=root, plugins=[GuardPlugin()] if guarded else [])
 
@@ -81,9 +84,13 @@ class Conversation:
     sessions: SessionService
     database: Database
 
+    def stream(self, text: str, **more: Any) -> AsyncGenerator[StreamEvent, None]:
+        """What happens when the user says `text`, as it happens."""
+        return self.runtime.stream(user_id=USER, session_id=SESSION, text=text, **more)
+
     async def events(self, text: str, **more: Any) -> list[StreamEvent]:
-        """What happens when the user says `text`."""
-        async with aclosing(self.runtime.stream(user_id=USER, session_id=SESSION, text=text, **more)) as events:
+        """All that happens when the user says `text`."""
+        async with aclosing(self.stream(text, **more)) as events:
             return [event async for event in events]
 
     async def reply(self, text: str, **more: Any) -> str:

@@ -90,6 +90,14 @@ async def test_a_final_event_that_redacts_its_partials_wins(converse: Converse) 
     assert shown(events) == events[-1].text == "The code is [redacted]."
 
 
+@pytest.mark.parametrize("branch", [None, "left"])
+async def test_a_final_event_without_a_word_takes_its_partials_back(converse: Converse, branch: str | None) -> None:
+    lines = [part("The code is 1234.", branch=branch), final("", branch=branch)]
+    events = await (await converse(app=telling(*lines))).events("Hi")
+    assert kinds(events) == ["text_delta", "step_reset", "done"]
+    assert shown(events) == events[-1].text == ""
+
+
 async def test_a_final_event_that_says_more_than_its_partials_adds_the_rest(converse: Converse) -> None:
     events = await (await converse(app=telling(part("Hello"), final("Hello you")))).events("Hi")
     assert [event.text for event in events] == ["Hello", " you", "Hello you"]
@@ -123,7 +131,7 @@ async def test_agents_side_by_side_have_a_text_each(converse: Converse) -> None:
     ]
     conversation = await converse(app=App(name="both", root_agent=ParallelAgent(name="both", sub_agents=agents)))
     events = []
-    async with aclosing(conversation.runtime.stream(user_id=USER, session_id=SESSION, text="Hi")) as told:
+    async with aclosing(conversation.stream("Hi")) as told:
         async for event in told:
             events.append(event)
             if "Ada" in event.text:
@@ -322,7 +330,7 @@ async def test_an_agent_that_has_nothing_to_add_ends_with_what_it_said(converse:
 async def test_closing_early_cancels_the_model(converse: Converse) -> None:
     provider = ScriptedProvider([Text("Once upon"), asyncio.Event(), Text(" a time"), Done()])
     conversation = await converse(provider)
-    async with aclosing(conversation.runtime.stream(user_id=USER, session_id=SESSION, text="A story!")) as events:
+    async with aclosing(conversation.stream("A story!")) as events:
         assert (await anext(events)).text == "Once upon"
         assert not provider.closed.is_set()
     await asyncio.wait_for(provider.closed.wait(), 5)

@@ -1,5 +1,8 @@
 """The runtime: one text of a run, told as it comes, and an invented agent corrected once."""
 
+import asyncio
+from contextlib import aclosing
+
 import pytest
 
 from core.errors import ProviderLimitError
@@ -96,18 +99,18 @@ async def test_text_response_streaming(converse: Converse) -> None:
 
 async def test_tool_call_in_response(converse: Converse) -> None:
     """Tool call in response."""
-    told: list[str] = []
+    may_end = asyncio.Event()
 
-    def run(arguments: dict[str, str]) -> dict[str, str]:
-        told.append(f"{arguments['cmd']} runs")
-        return {"output": "file.txt"}
+    async def run(arguments: dict[str, str]) -> dict[str, str]:
+        await may_end.wait()
+        return {"output": f"{arguments['cmd']} ran"}
 
-    provider = ScriptedProvider([ToolCall("c1", "exec", {"cmd": "ls"}), Done()], "One file.")
+    provider = ScriptedProvider([ToolCall("c1", "exec", {"cmd": "ls"}), Done()], "It ran.")
     conversation = await converse(provider, tools=[Tool("exec", "Runs a command.", run)])
-    start, end, *_ = await conversation.events("What is there?")
-    assert start == StreamEvent("tool_start", tool="exec", call_id="c1", data={"cmd": "ls"})
-    assert end == StreamEvent("tool_end", tool="exec", call_id="c1", data={"output": "file.txt"})
-    assert told == ["ls runs"]
+    async with asyncio.timeout(5), aclosing(conversation.stream("Run ls.")) as events:
+        assert await anext(events) == StreamEvent("tool_start", tool="exec", call_id="c1", data={"cmd": "ls"})
+        may_end.set()
+        assert await anext(events) == StreamEvent("tool_end", tool="exec", call_id="c1", data={"output": "ls ran"})
 
 
 async def test_error_handling(converse: Converse) -> None:
