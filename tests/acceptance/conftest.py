@@ -119,9 +119,8 @@ class Workspace:
         under: Message | None = None,
     ) -> Message:
         """Say `text` to the bot and wait until its reply is `says`; the message that was said."""
-        root = await self.slack.say(
-            user, channel, f"{self.mention} {text}", thread_ts=under and (under.thread_ts or under.ts)
-        )
+        where, thread = (under.channel, under.thread_ts or under.ts) if under else (channel, None)
+        root = await self.slack.say(user, where, f"{self.mention} {text}", thread_ts=thread)
         await self.reply(root, lambda shown: shown == says)
         return root
 
