@@ -25,6 +25,7 @@ from channels.slack.text import to_words, users_named
 from core.errors import SettingsError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
+from core.secrets import traced
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +74,8 @@ class SlackChannel:
 
     name = NAME
 
-    def __init__(self, settings: SlackSettings, inbox: Inbox, *, connect_timeout: float = CONNECT_TIMEOUT) -> None:
+    def __init__(self, settings: SlackSettings, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._connect_timeout = connect_timeout
         self._app_token = settings.app_token
         self._client = client(settings)
         self._caller = Caller(self._client)
@@ -91,11 +91,11 @@ class SlackChannel:
     async def start(self) -> None:
         await verify(self._client, self._app_token)
         try:
-            await asyncio.wait_for(self._socket.connect_async(), self._connect_timeout)
+            await asyncio.wait_for(self._socket.connect_async(), CONNECT_TIMEOUT)
         except TimeoutError as error:
             await self._socket.close_async()
             raise SettingsError(
-                f"SLACK_API_URL: no socket could be opened within {self._connect_timeout:g} s; "
+                f"SLACK_API_URL: no socket could be opened within {CONNECT_TIMEOUT:g} s; "
                 "can this machine reach wss:// addresses?"
             ) from error
 
@@ -128,13 +128,17 @@ class SlackChannel:
     ) -> BoltResponse:
         """Hear every event before Bolt acknowledges it, so that what is acknowledged is kept.
 
-        What raises here is not acknowledged, and Slack delivers it again. Bolt comes afterwards: it would
+        What fails here is not acknowledged, and Slack delivers it again. Bolt comes afterwards: it would
         acknowledge an event for which its own `auth.test` fails.
         """
         if body.get("command") == RESET_COMMAND:
             return await next()
-        if body.get("type") == "event_callback" and (call := hear(body)):
-            await self._take(call)
+        try:
+            if body.get("type") == "event_callback" and (call := hear(body)):
+                await self._take(call)
+        except Exception as error:
+            log.error("an event could not be taken: %s", traced(error))
+            return BoltResponse(status=500)
         return BoltResponse(status=200)
 
     async def _take(self, call: Call) -> None:

@@ -1,0 +1,98 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from channels.slack.text import inert, plain, to_words, users_named, without_mention
+from sandbox.slack.markup import Content, pings, shown
+
+NAMES = {"U1": "ada", "W2": "grace"}
+
+hostile = st.lists(
+    st.one_of(
+        st.text(max_size=8),
+        st.sampled_from(["<", "<!channel>", "<!here|here>", "<@U1>", "<!subteam^S1>", "<#C1>", "```", "`", "|", ">", "&lt;", "<<"]),
+    ),
+    max_size=12,
+).map("".join)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("hello", "hello"),
+        ("<@U1> and <@W2|g>", "@ada and @grace"),
+        ("<@U9>", "@U9"),
+        ("<@U9|nine>", "@nine"),
+        ("in <#C1|general> or <#C2>", "in #general or #C2"),
+        ("<!here> <!channel> <!everyone>", "@here @channel @everyone"),
+        ("<!here|@here>", "@here"),
+        ("<!subteam^S1|@team> <!subteam^S1>", "@team @subteam"),
+        ("<!date^1392734382^{date}|some day>", "some day"),
+        ("<https://x.y/?a=1&amp;b=2>", "https://x.y/?a=1&b=2"),
+        ("<https://x.y|the page>", "the page (https://x.y)"),
+        ("<https://x.y|https://x.y>", "https://x.y"),
+        ("<mailto:a@b.c|a@b.c>", "a@b.c (mailto:a@b.c)"),
+        ("a &lt;b&gt; &amp;&amp; c", "a <b> && c"),
+        ("&amp;lt;", "&lt;"),
+        ("&lt;@U1&gt;", "<@U1>"),
+        ("<@U1", "<@U1"),
+        ("a < b", "a < b"),
+        ("<@<@U1>>", "<@@ada>"),
+        ("", ""),
+    ],
+)
+def test_what_people_write_is_read_in_words(written: str, read: str) -> None:
+    assert to_words(written, NAMES) == read
+
+
+@given(st.text())
+def test_any_text_that_slack_has_escaped_is_read_as_it_was_typed(typed: str) -> None:
+    assert to_words(plain(typed), NAMES) == typed
+
+
+@given(hostile)
+def test_plain_text_pings_nobody_and_is_shown_as_it_is(text: str) -> None:
+    assert not pings(Content(plain(text)), NAMES)
+    assert shown(Content(plain(text)), NAMES) == text
+
+
+@given(hostile)
+def test_inert_markdown_pings_nobody_and_hides_no_link(text: str) -> None:
+    block = {"type": "markdown", "text": inert(text)}
+    assert not pings(Content(blocks=[block]), NAMES)
+    assert not pings(Content(inert(text)), NAMES)
+    assert "<!" not in block["text"]
+    assert "<@" not in block["text"]
+
+
+@pytest.mark.parametrize("text", ["a < b", "1 <2", "<- back", "> quote", "x <= y && z", "R&D", "a << 3", "<3"])
+def test_what_is_no_token_stays_as_the_model_wrote_it(text: str) -> None:
+    assert inert(text) == text
+
+
+@pytest.mark.parametrize(
+    "token", ["<https://evil.example|https://bank.example>", "<HTTP://x>", "<mailto:a@b|c>", "</b>"]
+)
+def test_a_link_with_a_label_is_shown_with_both(token: str) -> None:
+    assert inert(token) == "&lt;" + token[1:]
+
+
+@pytest.mark.parametrize(
+    ("said", "rest"),
+    [
+        ("<@UB> hello", "hello"),
+        ("hello <@UB>", "hello"),
+        ("<@UB|bot> hello", "hello"),
+        ("hey <@UB> you", "hey you"),
+        ("<@UB> <@UB> twice", "twice"),
+        ("<@UB>", ""),
+        ("<@UBC> is another", "<@UBC> is another"),
+        ("<@UB>\n```\n  code\n```", "```\n  code\n```"),
+    ],
+)
+def test_the_mention_that_calls_the_bot_is_not_part_of_what_is_said(said: str, rest: str) -> None:
+    assert without_mention(said, "UB") == rest
+
+
+def test_the_people_whom_a_text_names_are_found() -> None:
+    assert users_named("<@U1> <@W2|x> <!here> <#C1> <@u3> <@U1>") == {"U1", "W2"}

@@ -1,0 +1,166 @@
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+import core.inbox
+from core.errors import StoreError
+from core.inbox import Accepted, Inbox
+from core.sessions.service import SessionService
+from core.store.database import Database
+from core.store.migrate import migrate
+from core.store.schema import inbox as table
+from core.store.schema import turns as turns_table
+from core.tokens import TokenCounter
+from core.turns import Turn, Turns
+from core.worker import Worker
+from tests.inbounds import inbound
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    await migrate(database)
+    yield database
+    await database.aclose()
+
+
+@pytest.fixture
+def turns(database: Database) -> Turns:
+    return Turns(database)
+
+
+async def never(turn: Turn) -> None:
+    raise AssertionError("this worker does not run")
+
+
+@pytest.fixture
+def inbox(database: Database, turns: Turns, tmp_path: Path) -> Inbox:
+    service = SessionService(database, TokenCounter(tmp_path))
+    return Inbox(database, service, Worker(turns, never), app="app")
+
+
+async def rows(database: Database, columns: Any = table) -> list[Any]:
+    async with database.read() as connection:
+        return list((await connection.execute(sa.select(columns))).all())
+
+
+async def test_a_message_is_accepted_once_however_many_deliveries_come_at_the_same_moment(
+    inbox: Inbox, database: Database
+) -> None:
+    message = inbound()
+    accepted = await asyncio.gather(*(inbox.accept(message) for _ in range(20)))
+    assert sorted(one.name for one in accepted) == ["KNOWN"] * 19 + ["NEXT"]
+    assert len(await rows(database)) == 1
+
+
+async def test_two_first_messages_of_a_session_at_the_same_moment_are_both_accepted(
+    inbox: Inbox, database: Database
+) -> None:
+    accepted = await asyncio.gather(*(inbox.accept(inbound()) for _ in range(10)))
+    assert accepted == [Accepted.NEXT] + [Accepted.WAITS] * 9
+    assert len(await rows(database)) == 10
+
+
+async def test_a_message_whose_transaction_met_another_ones_is_kept_all_the_same(
+    inbox: Inbox, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure, met = core.inbox.ensure_session, 0
+
+    async def colliding(*args: Any, **more: Any) -> int:
+        nonlocal met
+        met += 1
+        if met == 1:
+            raise IntegrityError("another session of that id", None, Exception())
+        return await ensure(*args, **more)
+
+    monkeypatch.setattr(core.inbox, "ensure_session", colliding)
+    assert await inbox.accept(inbound()) is Accepted.NEXT
+    assert len(await rows(database)) == 1
+
+
+async def test_a_message_that_cannot_be_kept_is_not_accepted(inbox: Inbox, database: Database) -> None:
+    async with database.write() as connection:
+        await connection.execute(sa.text("DROP TABLE inbox"))
+    with pytest.raises(StoreError):
+        await inbox.accept(inbound())
+
+
+async def test_what_comes_while_a_turn_runs_waits(inbox: Inbox, turns: Turns) -> None:
+    assert await inbox.accept(inbound()) is Accepted.NEXT
+    (turn,) = await turns.claim(10)
+    assert await inbox.accept(inbound()) is Accepted.WAITS
+    await turns.end(turn.id, "done")
+    (turn,) = await turns.claim(10)
+    await turns.answered(turn.id, "text", {})
+    assert await inbox.accept(inbound()) is Accepted.WAITS
+    assert await inbox.accept(inbound(session="place:2")) is Accepted.NEXT
+
+
+async def test_a_session_is_known_once_something_was_accepted_in_it(inbox: Inbox) -> None:
+    assert not await inbox.is_session("place:1")
+    await inbox.accept(inbound())
+    assert await inbox.is_session("place:1")
+
+
+async def test_the_session_in_which_somebody_spoke_last_is_found_at_its_place(inbox: Inbox) -> None:
+    for session, author in (("place:1", "ada"), ("place:2", "ada"), ("place:3", "grace"), ("elsewhere:4", "ada")):
+        await inbox.accept(inbound(session=session, author=author))
+    assert await inbox.latest_session(place="place", author="ada") == "place:2"
+    assert await inbox.latest_session(place="place", author="linus") is None
+
+
+async def test_a_reset_drops_what_waits_and_returns_it(inbox: Inbox, turns: Turns, database: Database) -> None:
+    waiting, elsewhere = [inbound(), inbound()], inbound(session="place:2")
+    for message in (*waiting, elsewhere):
+        await inbox.accept(message)
+    assert await inbox.reset(inbound("reset")) == waiting
+    assert [turn.inbound for turn in await turns.claim(10)] == [elsewhere]
+    assert await inbox.accept(waiting[0]) is Accepted.KNOWN
+
+
+async def test_a_reset_that_comes_twice_resets_once(inbox: Inbox) -> None:
+    reset = inbound("reset")
+    assert await inbox.reset(reset) == []
+    await inbox.accept(inbound("anew"))
+    assert await inbox.reset(reset) is None
+
+
+async def test_a_reset_forgets_what_was_said(inbox: Inbox, turns: Turns, database: Database) -> None:
+    await inbox.accept(inbound("a secret"))
+    (done,) = await turns.claim(10)
+    await turns.answered(done.id, "the secret answer", {})
+    await turns.end(done.id, "done")
+    await inbox.accept(inbound("a secret"))
+    (running,) = await turns.claim(10)
+    await turns.answered(running.id, "the secret answer", {})
+    await inbox.accept(inbound("a secret"))
+    await inbox.reset(inbound("reset"))
+    await turns.answered(running.id, "the secret answer", {})  # it had not heard of the reset yet
+    await turns.end(running.id, "failed", error="the reply cannot be shown")
+    kept = str(await rows(database)) + str(await rows(database, turns_table))
+    assert "a secret" not in kept
+    assert "secret answer" not in kept
+
+
+async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: Inbox, turns: Turns) -> None:
+    await inbox.accept(inbound())
+    (first,) = await turns.claim(10)
+    await inbox.reset(inbound("reset"))
+    await inbox.accept(inbound("anew"))
+    assert await turns.claim(10) == []  # the old turn has yet to say that it ended
+    await turns.end(first.id, "cancelled")
+    (second,) = await turns.claim(10)
+    assert (second.inbound.text, second.generation) == ("anew", first.generation + 1)
+
+
+async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: Inbox, turns: Turns) -> None:
+    message = replace(inbound("hé 😀"), address={"channel": "C1", "deep": [1, None]}, attachments=("a.png", "b"))
+    await inbox.accept(message)
+    (turn,) = await turns.claim(1)
+    assert turn.inbound == message

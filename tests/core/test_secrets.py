@@ -1,0 +1,68 @@
+import pytest
+
+from core.errors import StoreError
+from core.secrets import redact, remember, traced
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "xoxb-1234-abcd",
+        "xoxe.xoxp-1-abcdef",
+        "xapp-1-A1-222-fff",
+        "sk-proj-abcDEF123456",
+        "sk-ant-api03-abcdefghij",
+        "AIzaSyA1234567890abcdefghij",
+    ],
+)
+@pytest.mark.parametrize("around", ["{}", "token={}", '"{}"', "key {}, and", "({})"])
+def test_what_looks_like_a_secret_is_redacted(secret: str, around: str) -> None:
+    redacted = redact(around.format(secret))
+    assert secret.rpartition("-")[2] not in redacted
+    assert "[redacted]" in redacted
+
+
+def test_a_password_in_a_url_is_redacted_and_the_rest_stays() -> None:
+    assert redact("postgresql://me:hunter2@host:5432/db") == "postgresql://[redacted]@host:5432/db"
+
+
+def test_an_authorization_header_is_redacted() -> None:
+    assert redact("Authorization: Bearer abcdefgh12345") == "Authorization: Bearer [redacted]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a risk-assessment-report-of-2026", "https://example.com:8080/path", "the bearer of news", "desk-lamp-for-two"],
+)
+def test_plain_words_stay(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_a_remembered_secret_is_redacted_whatever_it_looks_like() -> None:
+    remember("correct horse battery")
+    remember("correct horse")
+    assert redact("<correct horse battery> <correct horse>") == "<[redacted]> <[redacted]>"
+
+
+def test_a_value_too_short_to_be_a_secret_is_not_remembered() -> None:
+    remember("abc")
+    assert redact("abcd") == "abcd"
+
+
+def raised(error: Exception, cause: Exception | None = None) -> Exception:
+    try:
+        raise error from cause
+    except Exception as caught:
+        return caught
+
+
+def test_our_own_errors_are_told_with_their_text_and_the_kind_of_their_cause() -> None:
+    error = raised(StoreError("the database is away"), ValueError("password=hunter2"))
+    assert traced(error) == "StoreError: the database is away (from ValueError)"
+
+
+def test_a_foreign_error_is_told_by_its_kind_and_place_alone() -> None:
+    told = traced(raised(ValueError("password=hunter2")))
+    assert told.startswith("ValueError, raised at\n")
+    assert "test_secrets.py" in told
+    assert "hunter2" not in told

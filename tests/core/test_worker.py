@@ -1,0 +1,196 @@
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from core.inbox import Inbox
+from core.sessions.service import SessionService
+from core.store.migrate import migrate
+from core.tokens import TokenCounter
+from core.turns import Turn, Turns
+from core.worker import RESET, SHUTDOWN, Worker
+from tests.core.test_turns import Faulty
+from tests.inbounds import inbound
+
+
+SECRET = "password=hunter2"
+
+
+class Bench:
+    """A worker at work, whose turns do what the test says."""
+
+    def __init__(self, database: Faulty, folder: Path, *, limit: int, poll: float) -> None:
+        self.database = database
+        self.turns = Turns(database, pauses=(0.001,))
+        self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll)
+        self.inbox = Inbox(database, SessionService(database, TokenCounter(folder)), self.worker, app="app")
+        self.begun: list[Turn] = []
+        self.ended: list[str] = []
+        self.stops: list[object] = []
+        self.most_at_once = 0
+        self.go_on = asyncio.Event()
+        self.last_word: Callable[[], Awaitable[None]] | None = None
+        self._changed = asyncio.Condition()
+
+    async def _answer(self, turn: Turn) -> None:
+        self.begun.append(turn)
+        self.most_at_once = max(self.most_at_once, len(self.begun) - len(self.ended))
+        await self._tell()
+        try:
+            await self.go_on.wait()
+            if turn.inbound.text == "break":
+                raise ValueError(SECRET)
+        except asyncio.CancelledError as stop:
+            self.stops.append(stop.args)
+            await self._tell()
+            if self.last_word is not None:
+                await self.last_word()
+            raise
+        finally:
+            await self.turns.end(turn.id, "done")
+            self.ended.append(turn.inbound.text)
+            await self._tell()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(5), self._changed:
+            await self._changed.wait_for(condition)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+@asynccontextmanager
+async def working(tmp_path: Path, *, limit: int = 100, poll: float = 60) -> AsyncIterator[Bench]:
+    database = Faulty(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    await migrate(database)
+    bench = Bench(database, tmp_path, limit=limit, poll=poll)
+    run = asyncio.create_task(bench.worker.run())
+    try:
+        yield bench
+    finally:
+        bench.go_on.set()
+        bench.last_word = None
+        await bench.worker.stop(5)
+        await asyncio.wait_for(run, 5)
+        await database.aclose()
+
+
+async def test_a_session_runs_one_turn_at_a_time_and_sessions_run_side_by_side(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        for text, session in (("a1", "p:a"), ("a2", "p:a"), ("b1", "p:b")):
+            await bench.inbox.accept(inbound(text, session=session))
+        await bench.until(lambda: len(bench.begun) == 2)
+        assert [turn.inbound.text for turn in bench.begun] == ["a1", "b1"]
+        bench.go_on.set()
+        await bench.until(lambda: len(bench.ended) == 3)
+        assert bench.begun[2].inbound.text == "a2"
+
+
+async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:
+    async with working(tmp_path, limit=2) as bench:
+        for number in range(6):
+            await bench.inbox.accept(inbound(session=f"p:{number}"))
+        await bench.until(lambda: len(bench.begun) == 2)
+        bench.go_on.set()
+        await bench.until(lambda: len(bench.ended) == 6)
+        assert bench.most_at_once == 2
+
+
+async def test_a_turn_that_breaks_stops_nothing_else_and_its_text_is_not_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(tmp_path) as bench:
+        bench.go_on.set()
+        await bench.inbox.accept(inbound("break"))
+        await bench.inbox.accept(inbound("after"))
+        await bench.until(lambda: bench.ended == ["break", "after"])
+    assert "ValueError" in caplog.text
+    assert SECRET not in caplog.text
+
+
+async def test_a_database_that_fails_while_turns_are_claimed_is_asked_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(tmp_path, poll=0.01) as bench:
+        await bench.inbox.accept(inbound())
+        await bench.until(lambda: bench.begun)
+        bench.database.failures = 3
+        bench.worker.wake()
+        while bench.database.failures:
+            await asyncio.sleep(0.005)
+        await bench.inbox.accept(inbound(session="p:2"))
+        await bench.until(lambda: len(bench.begun) == 2)
+    assert "trying again" in caplog.text
+
+
+async def test_what_another_process_accepted_is_found_without_being_told(tmp_path: Path) -> None:
+    async with working(tmp_path, poll=0.01) as bench:
+        service = SessionService(bench.database, TokenCounter(tmp_path))
+        deaf = Worker(bench.turns, bench._answer)
+        await Inbox(bench.database, service, deaf, app="app").accept(inbound())
+        await bench.until(lambda: bench.begun)
+
+
+async def test_a_reset_ends_the_running_turn_with_its_reason_and_only_once(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        word = asyncio.Event()
+
+        async def last_word() -> None:
+            await word.wait()
+
+        bench.last_word = last_word
+        await bench.inbox.accept(inbound("running"))
+        await bench.until(lambda: bench.begun)
+        await bench.inbox.reset(inbound("reset"))
+        await bench.until(lambda: bench.stops)
+        await bench.inbox.reset(inbound("reset again"))
+        stopping = asyncio.create_task(bench.worker.stop(0.01))
+        await asyncio.sleep(0.02)
+        word.set()
+        await stopping
+        await bench.until(lambda: bench.ended)
+        assert bench.stops == [(RESET,)]
+        assert bench.ended == ["running"]
+
+
+async def test_a_stop_lets_what_runs_end_and_begins_nothing_more(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        for text in ("first", "second"):
+            await bench.inbox.accept(inbound(text))
+        await bench.until(lambda: bench.begun)
+        stopping = asyncio.create_task(bench.worker.stop(5))
+        await asyncio.sleep(0)
+        bench.go_on.set()
+        await stopping
+        assert (bench.ended, bench.stops) == (["first"], [])
+
+
+async def test_what_is_late_is_told_to_stop(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        await bench.inbox.accept(inbound("late"))
+        await bench.until(lambda: bench.begun)
+        await bench.worker.stop(0.01)
+        await bench.until(lambda: bench.ended)
+        assert (bench.ended, bench.stops) == (["late"], [(SHUTDOWN,)])
+
+
+async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        bench.go_on.set()
+        claim, claimed = bench.turns.claim, asyncio.Event()
+
+        async def slow(limit: int) -> list[Turn]:
+            turns = await claim(limit)
+            claimed.set()
+            await asyncio.sleep(0.02)
+            return turns
+
+        bench.turns.claim = slow  # type: ignore[method-assign]  # the moment in between
+        await bench.inbox.accept(inbound("just claimed"))
+        await claimed.wait()
+        await bench.worker.stop(5)
+        assert bench.ended == ["just claimed"]
