@@ -9,7 +9,7 @@ from core.errors import ParleyError, SettingsError
 from core.models.catalog import make_provider, probe
 from core.store.database import Database
 from core.store.migrate import pending
-from core.tokens import _is_sound as is_warm
+from core.tokens import is_warm
 from core.tools import load_tools
 
 
@@ -80,6 +80,6 @@ async def _tools(settings: Settings) -> str:
 
 
 async def _vocabulary(settings: Settings) -> str:
-    if is_warm(settings.vocabulary_dir / "fb374d419588a4632f3f557e76b4b70aebbca790"):
+    if is_warm(settings.vocabulary_dir):
         return "tokens: counted exactly"
     return "tokens: estimated, up to 40 % off; `parley warm` fetches what they are counted with"

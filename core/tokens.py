@@ -42,7 +42,7 @@ class TokenCounter:
 
     def __init__(self, folder: Path) -> None:
         self._encoding: tiktoken.Encoding | None = None
-        if _is_sound(folder / VOCABULARY):
+        if is_warm(folder):
             os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
             self._encoding = tiktoken.get_encoding("o200k_base")
         else:
@@ -59,6 +59,11 @@ class TokenCounter:
             return estimate(text)
         slices = (text[start : start + _SLICE] for start in range(0, len(text), _SLICE))
         return sum(len(self._encoding.encode_ordinary(piece)) for piece in slices)
+
+
+def is_warm(folder: Path) -> bool:
+    """Whether the vocabulary is in `folder`, and sound."""
+    return _is_sound(folder / VOCABULARY)
 
 
 def estimate(text: str) -> int:
