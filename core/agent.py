@@ -1,5 +1,6 @@
 """The agent, made from configuration."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,10 +10,14 @@ from google.adk.apps import App
 from google.adk.models import BaseLlm
 from google.adk.tools.base_tool import BaseTool
 
+from core.errors import SettingsError
 from core.plugins import GuardPlugin
 
 #: ADK re-sends what was stored under another name as somebody else's words, so a name is for life.
 DEFAULT_NAME = "lango_agent"
+
+#: ADK: an app's name begins with a letter, an agent's is an identifier, and `user` is the user's.
+_NAME = re.compile(r"(?!user$)[A-Za-z][A-Za-z0-9_]*")
 
 DEFAULT_INSTRUCTION = """\
 You are a helpful teammate in a chat. Several people may speak to you in one conversation; where they do, each of
@@ -30,7 +35,16 @@ class AgentConfig:
 
 
 def make_app(config: AgentConfig, *, model: BaseLlm, tools: Sequence[BaseTool] = ()) -> App:
-    """An ADK app around one agent."""
+    """An ADK app around one agent.
+
+    Raises:
+        SettingsError: ADK takes no such name.
+    """
+    if _NAME.fullmatch(config.name) is None:
+        raise SettingsError(
+            f"AGENT_NAME={config.name}: it must begin with a letter, consist of letters, digits and underscores, "
+            "and not be `user`"
+        )
 
     def instruction(_context: ReadonlyContext) -> str:  # ADK fills in the {braces} of a plain text
         return config.instruction

@@ -4,6 +4,7 @@ import pytest
 from google.adk.agents import LlmAgent
 
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, AgentConfig, make_app
+from core.errors import SettingsError
 from core.sessions.record import DEFAULT_AGENT
 from core.tools import adapt, current_time
 from tests.conversation import Converse, ScriptedProvider, adapter
@@ -27,6 +28,17 @@ def test_the_agent_is_what_its_configuration_says() -> None:
     assert (app.name, agent.name, agent.description) == ("helper", "helper", "Helps.")
     assert [getattr(tool, "name", "") for tool in agent.tools] == ["current_time"]
     assert [plugin.name for plugin in app.plugins] == ["parley_guard"]
+
+
+@pytest.mark.parametrize("name", ["", "user", "_x", "7", "x-y", "x y", "\N{LATIN SMALL LETTER E WITH ACUTE}", "x\n"])
+def test_a_name_that_adk_does_not_take_is_told(name: str) -> None:
+    with pytest.raises(SettingsError, match=r"^AGENT_NAME="):
+        make_app(AgentConfig(name=name), model=adapter(ScriptedProvider()))
+
+
+@pytest.mark.parametrize("name", ["x", "Users", "user_2", "root"])
+def test_any_other_name_will_do(name: str) -> None:
+    assert make_app(AgentConfig(name=name), model=adapter(ScriptedProvider())).name == name
 
 
 def test_the_name_by_default_is_the_one_that_old_messages_are_given() -> None:
