@@ -1,4 +1,5 @@
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,10 +16,10 @@ _PIECES = st.one_of(
     st.text(max_size=30),
     st.sampled_from(
         [
-            "word ", "\n", "\n\n", "\r\n", " ", "   ", "\t", "# Title\n", "- item\n", "x" * 150, "word " * 60, "\n" * 500,
-            " " * 500, "```", "~~~", "````", "``", "`", "```py\n", "```python title=\"a\"\n", "\n```\n", "\r\n```\r\n",
-            "~~~~ info\n", "\n~~~~\n", "```" + "i" * 450, "`" * 40, "  ```\n", "    ```\n", "code = 1\n" * 20, "<!channel>",
-            "<@U123>", "<https://x|y>", "< ", "👩‍👩‍👧‍👦", "e\u0301", "❤️", "漢字", "\u200d", "🇩🇪",
+            "word ", "\n", "\n\n", "\r\n", " ", "   ", "\t", "# Title\n", "- item\n", "x" * 150, "word " * 60,
+            "\n" * 500, " " * 500, "```", "~~~", "````", "``", "`", "```py\n", "```python title=\"a\"\n", "\n```\n",
+            "\r\n```\r\n", "~~~~ info\n", "\n~~~~\n", "```" + "i" * 450, "  ```\n", "    ```\n", "code = 1\n" * 20,
+            "`" * 40, "<!channel>", "<@U123>", "<https://x|y>", "< ", "👩‍👩‍👧‍👦", "e\u0301", "❤️", "漢字", "\u200d", "🇩🇪",
         ]
     ),
 )  # fmt: skip
@@ -50,7 +51,7 @@ def open_fence(text: str) -> str:
 def test_the_spans_partition_the_text_and_give_it_back(text: str, of: Limits) -> None:
     chunks = planned(text, of)
     assert "".join(text[chunk.start : chunk.end] for chunk in chunks) == (text if text.strip() else "")
-    assert all(before.end == after.start for before, after in zip(chunks, chunks[1:], strict=False))
+    assert all(before.end == after.start for before, after in pairwise(chunks))
 
 
 @given(texts, limits)

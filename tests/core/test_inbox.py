@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 import core.inbox
 from core.errors import StoreError
 from core.inbox import Accepted, Inbox
-from core.sessions.service import SessionService
+from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import inbox as table
@@ -70,7 +70,7 @@ async def test_two_first_messages_of_a_session_at_the_same_moment_are_both_accep
 async def test_a_message_whose_transaction_met_another_ones_is_kept_all_the_same(
     inbox: Inbox, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ensure, met = core.inbox.ensure_session, 0
+    ensure, met = ensure_session, 0
 
     async def colliding(*args: Any, **more: Any) -> int:
         nonlocal met

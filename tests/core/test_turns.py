@@ -29,10 +29,16 @@ class Faulty(Database):
 
     failures = 0
 
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.recovered = asyncio.Event()
+
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
         if self.failures:
             self.failures -= 1
+            if not self.failures:
+                self.recovered.set()
             raise StoreError("out of reach")
         async with super().write() as connection:
             yield connection

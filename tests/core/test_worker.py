@@ -1,5 +1,4 @@
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ from core.turns import Turn, Turns
 from core.worker import RESET, SHUTDOWN, Worker
 from tests.core.test_turns import Faulty
 from tests.inbounds import inbound
-
 
 SECRET = "password=hunter2"
 
@@ -120,8 +118,7 @@ async def test_a_database_that_fails_while_turns_are_claimed_is_asked_again(
         await bench.until(lambda: bench.begun)
         bench.database.failures = 3
         bench.worker.wake()
-        while bench.database.failures:
-            await asyncio.sleep(0.005)
+        await bench.database.recovered.wait()
         await bench.inbox.accept(inbound(session="p:2"))
         await bench.until(lambda: len(bench.begun) == 2)
     assert "trying again" in caplog.text

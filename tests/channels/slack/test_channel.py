@@ -207,7 +207,7 @@ async def test_a_socket_that_cannot_be_opened_ends_the_start_with_a_line(
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.2)
     slack.faults.refuse_handshakes(100)
     async with running(slack, tmp_path, echo, connect=False) as bot:
-        with pytest.raises(SettingsError, match="no socket could be opened within 0.2 s"):
+        with pytest.raises(SettingsError, match="no socket could be opened within"):
             await bot.channel.start()
 
 
@@ -238,7 +238,7 @@ async def test_missing_scopes_are_named(web: AsyncWebClient, slack: SlackSandbox
 
 async def test_an_address_where_no_slack_is_is_told(slack: SlackSandbox) -> None:
     nowhere = client(SlackSettings(slack.bot_token, slack.app_token, "http://127.0.0.1:9/api/"))
-    with pytest.raises(SettingsError, match="SLACK_API_URL: http://127.0.0.1:9/api/ cannot be reached"):
+    with pytest.raises(SettingsError, match=r"SLACK_API_URL: http://127\.0\.0\.1:9/api/ cannot be reached"):
         await verify(nowhere, slack.app_token)
 
 

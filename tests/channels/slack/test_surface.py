@@ -19,7 +19,7 @@ class Shown:
     def __init__(self, slack: SlackSandbox, web: AsyncWebClient, question: Message) -> None:
         self.slack = slack
         self.question = question
-        self.caller = Caller(web, pauses=(0.01, 0.01, 0.01))
+        self.caller = Caller(web, pauses=(0.01, 0.01))
         self.address: dict[str, Any] = {
             "team": slack.team_id,
             "channel": question.channel.id,
@@ -193,7 +193,7 @@ async def test_a_slack_that_stays_away_is_given_up_after_some_attempts(on: Shown
     on.slack.faults.fail("chat.postMessage", 50)
     with pytest.raises(SurfaceError, match=r"chat.postMessage: Slack cannot be reached \(HTTP 500\)"):
         await on.show("done")
-    assert on.calls("chat.postMessage") == 4
+    assert on.calls("chat.postMessage") == 3
 
 
 async def test_a_reply_found_after_a_restart_is_edited_in_place(on: Shown) -> None:

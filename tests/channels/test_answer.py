@@ -1,0 +1,272 @@
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import words
+from core.errors import StoreError
+from core.turns import Turns
+from sandbox.models import Cut, Fail, Pause, Say, Stall
+from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import Bot, running
+from tests.inbounds import inbound
+
+SECRET = "the text of a foreign exception, sk-very-secret-key-1234"
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackSandbox]:
+    async with SlackSandbox() as sandbox:
+        yield sandbox
+
+
+async def ask(bot: Bot, text: str = "hello") -> Any:
+    return await bot.slack.say("ada", bot.slack.open_dm("ada"), text)
+
+
+async def outcome(bot: Bot) -> Any:
+    (row,) = await bot.settled(1)
+    (message,) = await bot.inbox_rows()
+    assert message.outcome == row.state
+    return row
+
+
+async def test_an_answer_is_kept_and_shown(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, Say("It is forty-two.", pieces=4)) as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: texts == ["hello", "It is forty-two."])
+        row = await outcome(bot)
+        assert (row.state, row.text, row.error) == ("done", "It is forty-two.", None)
+        assert row.usage["output"] == 5
+        assert row.chunks == [bot.thread(question)[1].ts]
+
+
+async def test_a_long_answer_takes_several_messages(slack: SlackSandbox, tmp_path: Path) -> None:
+    text = "A sentence of some words. " * 300
+    async with running(slack, tmp_path, text) as bot:
+        question = await ask(bot)
+        row = await outcome(bot)
+        assert row.state == "done"
+        assert len(row.chunks) == 3
+        assert " ".join(bot.texts(question)[1:]) == text.strip()
+
+
+@pytest.mark.parametrize("nothing", ["", "  \n"])
+async def test_an_empty_answer_is_said_to_be_one(slack: SlackSandbox, tmp_path: Path, nothing: str) -> None:
+    async with running(slack, tmp_path, nothing) as bot:
+        question = await ask(bot)
+        row = await outcome(bot)
+        assert bot.texts(question)[1:] == [words.NO_ANSWER]
+        assert row.state == "done"
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (Fail(401, SECRET), "I am not allowed to use my model"),
+        (Fail(404, SECRET), "does not exist"),
+        (Fail(400, SECRET), "did not accept this request"),
+    ],
+)
+async def test_a_failing_model_is_apologised_for_in_one_sentence_with_the_turns_id(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Fail, sentence: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with running(slack, tmp_path, failure) as bot:
+        question = await ask(bot)
+        row = await outcome(bot)
+        (apology,) = bot.texts(question)[1:]
+        assert sentence in apology
+        assert row.id in apology
+        logged = "".join(r.getMessage() for r in caplog.records if r.name.startswith(("channels", "core")))
+        assert f"turn {row.id} failed" in logged
+        assert row.state == "failed"
+        everything = apology + logged + str(row) + str(await bot.inbox_rows())
+        assert SECRET not in everything
+        assert "sk-" not in everything
+
+
+async def test_a_model_that_breaks_off_leaves_what_it_said_and_an_apology_below_it(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, [Say("Once upon a time"), Pause(0.05), Cut()]) as bot:
+        question = await ask(bot)
+        row = await outcome(bot)
+        (text,) = bot.texts(question)[1:]
+        assert text.startswith("Once upon a time\n\n⚠️ ")
+        assert row.id in text
+
+
+async def test_an_error_nobody_foresaw_is_apologised_for_and_its_text_kept_back(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(slack, tmp_path, "never said") as bot:
+
+        async def broken(message: Any) -> Any:
+            raise ValueError(SECRET)
+
+        monkeypatch.setattr(bot.channel, "read", broken)
+        question = await ask(bot)
+        row = await outcome(bot)
+        assert bot.texts(question)[1:] == [words.apology("Something went wrong on my side.", row.id)]
+        assert row.error == "ValueError"
+        assert "ValueError" in caplog.text
+        assert SECRET not in caplog.text
+
+
+async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Say("Well"), Stall()], time_limit=0.3) as bot:
+        question = await ask(bot)
+        row = await outcome(bot)
+        assert bot.texts(question)[1:] == ["Well\n\n" + words.apology(words.TOO_LONG, row.id)]
+        assert (row.state, row.error) == ("failed", "time limit")
+        await bot.model.wait_for_disconnects()
+
+
+async def test_a_reset_in_the_middle_leaves_a_word_and_stores_nothing_afterwards(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: "Once" in texts)
+        (message,) = await bot.inbox_rows()
+        await bot.inbox.reset(inbound("reset", session=message.session))
+        (row,) = await bot.settled(1)
+        assert (row.state, row.text, row.error) == ("cancelled", None, "reset")
+        assert bot.texts(question)[1].count("Stopped") == 1
+        session = await bot.answerer._runtime.sessions.get_session(
+            app_name="parley", user_id=message.place, session_id=message.session
+        )
+        assert session is not None
+        assert session.events == []
+
+
+async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, "the answer", "anew") as bot:
+        slack.faults.delay("chat.update", 0.3)
+        question = await ask(bot)
+        await slack.wait_for(lambda: any(call.method == "chat.update" for call in slack.calls))
+        (message,) = await bot.inbox_rows()
+        await bot.inbox.reset(inbound("reset", session=message.session))
+        (row,) = await bot.settled(1)
+        assert (row.state, row.text) == ("cancelled", None)
+        await slack.say("ada", question.channel, "hello again", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: texts[-1] == "anew")
+
+
+async def test_a_stop_in_the_middle_leaves_a_word(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: "Once" in texts)
+        await bot.channel.stop()
+        await bot.worker.stop(0.5)
+        row = await outcome(bot)
+        assert bot.texts(question)[1:] == [f"Once\n\n{words.INTERRUPTED}"]
+        assert (row.state, row.error) == ("failed", "the process was stopped")
+
+
+async def test_a_stop_lets_an_answer_end_that_is_in_time(slack: SlackSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with running(slack, tmp_path, [Say("Once"), Pause(go_on), Say(" upon a time.")]) as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: "Once" in texts)
+        stopping = asyncio.create_task(bot.worker.stop(5))
+        go_on.set()
+        await stopping
+        assert bot.texts(question)[1:] == ["Once upon a time."]
+
+
+async def test_a_reply_that_cannot_be_shown_is_a_failed_turn_that_says_why(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(slack, tmp_path, "the answer", "another") as bot:
+        slack.faults.fail("chat.postMessage", error="channel_not_found")
+        question = await ask(bot)
+        row = await outcome(bot)
+        assert (row.state, row.error) == ("failed", "RefusedError: chat.postMessage: channel_not_found")
+        assert "cannot be shown" in caplog.text
+        await slack.say("ada", question.channel, "again", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: texts[-1] == "another")
+
+
+async def test_a_database_that_fails_in_passing_costs_nothing(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute, failures = Turns._execute, 0
+
+    async def failing(self: Turns, statements: Any) -> None:
+        nonlocal failures
+        failures += 1
+        if failures % 2:
+            raise StoreError("out of reach")
+        await execute(self, statements)
+
+    monkeypatch.setattr(Turns, "_execute", failing)
+    async with running(slack, tmp_path, "the answer") as bot:
+        question = await ask(bot)
+        assert (await outcome(bot)).state == "done"
+        assert bot.texts(question)[1:] == ["the answer"]
+
+
+async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_by_the_next_start(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = Turns.end
+
+    async def failing(*_: Any, **__: Any) -> None:
+        raise StoreError("out of reach")
+
+    async with running(slack, tmp_path, "the answer", "another") as bot:
+        monkeypatch.setattr(Turns, "end", failing)
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: texts == ["hello", "the answer"])
+        await asyncio.wait(list(bot.worker._running.values()))
+        monkeypatch.setattr(Turns, "end", end)
+        await slack.say("ada", question.channel, "again", thread_ts=question.ts)
+        (left,) = await bot.turns.left_over()
+        await bot.answerer.recover(left)
+        bot.worker.wake()
+        await bot.shows(question, lambda texts: texts == ["hello", "the answer", "again", "another"])
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_turn_that_was_left_over_ends_in_the_message_that_stands(
+    slack: SlackSandbox, tmp_path: Path, is_answered: bool
+) -> None:
+    async with running(slack, tmp_path, [Say("Half an ans"), Pause(60)]) as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: "Half an ans" in texts)
+        (task,) = bot.worker._running.values()
+        bot.turns.end = bot.turns.answered = lost  # type: ignore[method-assign]  # as if it had died
+        task.cancel()
+        await asyncio.wait([task])
+        turns = Turns(bot.database)
+        bot.answerer._turns = turns
+        (left,) = await turns.left_over()
+        if is_answered:
+            await turns.answered(left.id, "Half an answer is none.", {})
+            (left,) = await turns.left_over()
+        await bot.answerer.recover(left)
+        row = await outcome(bot)
+        assert bot.texts(question)[1:] == ["Half an answer is none." if is_answered else words.INTERRUPTED]
+        assert row.state == ("done" if is_answered else "failed")
+        assert await turns.left_over() == []
+
+
+async def lost(*_: Any, **__: Any) -> None:
+    raise StoreError("the process died here")
+
+
+async def test_a_left_over_turn_of_a_channel_that_is_not_set_up_any_more_is_ended(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, "never said", connect=False) as bot:
+        await bot.worker.stop(1)
+        await bot.inbox.accept(replace(inbound(), channel="gone"))
+        (turn,) = await bot.turns.claim(1)
+        await bot.answerer.recover(turn)
+        assert (await outcome(bot)).error == "SurfaceError: the channel gone is not set up"

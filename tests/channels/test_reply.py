@@ -1,0 +1,266 @@
+import asyncio
+import gc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from channels import reply as reply_module
+from channels.channel import Limits, Plan, Priority, Record
+from channels.reply import Reply
+from channels.words import PLACEHOLDER
+from core.errors import SurfaceError
+
+
+class Board:
+    """A surface that shows what it is told to, when it is let."""
+
+    limits = Limits(chunk_size=100, measure=len)
+
+    def __init__(self) -> None:
+        self.messages: dict[str, str] = {}
+        self.plans: list[Plan] = []
+        self.log: list[str] = []
+        self.in_flight = 0
+        self.open = asyncio.Event()
+        self.open.set()
+        self.drop_ticks = 0
+        self.error: Exception | None = None
+        self._changed = asyncio.Condition()
+
+    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        assert self.in_flight == 0, "two calls at once"
+        self.in_flight += 1
+        self.plans.append(plan)
+        try:
+            async with self._changed:
+                self._changed.notify_all()
+            await self.open.wait()
+            await asyncio.sleep(0)
+            if self.error is not None:
+                raise self.error
+            if plan.priority is Priority.TICK and self.drop_ticks:
+                self.drop_ticks -= 1
+                return False
+            await self._apply(plan, known, record)
+            return True
+        finally:
+            self.in_flight -= 1
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def _apply(self, plan: Plan, known: Sequence[str], record: Record) -> None:
+        for position, chunk in enumerate(plan.chunks):
+            id_ = known[position] if position < len(known) else f"m{len(self.log)}"
+            self.messages[id_] = chunk.text
+            if position >= len(known):
+                self.log.append(f"post {id_}")
+                await record(position, id_)
+        for id_ in known[len(plan.chunks) :]:
+            del self.messages[id_]
+
+    async def begun(self) -> None:
+        self.log.append("begun")
+
+    async def keep(self, ids: Sequence[str]) -> None:
+        await asyncio.sleep(0)
+        self.log.append(f"keep {' '.join(ids)}")
+
+    @property
+    def shown(self) -> list[str]:
+        return list(self.messages.values())
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(5), self._changed:
+            await self._changed.wait_for(condition)
+
+
+@pytest.fixture
+async def board() -> Board:
+    return Board()
+
+
+def on(board: Board, **more: Any) -> Reply:
+    return Reply(board, keep=board.keep, **more)
+
+
+async def test_a_placeholder_comes_first_and_is_then_filled(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown == [PLACEHOLDER])
+        assert board.plans[0].priority is Priority.PROGRESS
+        reply.feed("Hello")
+        await board.until(lambda: board.shown == ["Hello"])
+        await reply.close("Hello, you.")
+    assert board.shown == ["Hello, you."]
+    assert board.plans[-1].priority is Priority.FINAL
+    assert board.log.count("begun") == 1
+
+
+async def test_feeding_never_waits_and_only_the_newest_text_is_shown(board: Board) -> None:
+    board.open.clear()
+    async with on(board) as reply:
+        await board.until(lambda: board.in_flight)
+        for _ in range(50):
+            reply.feed("x")
+            await asyncio.sleep(0)
+        assert len(board.plans) == 1
+        board.open.set()
+        await board.until(lambda: board.shown == ["x" * 50])
+        assert len(board.plans) == 2
+        await reply.close("x" * 50)
+
+
+async def test_a_tick_that_was_dropped_is_tried_again(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_module, "TICK_RETRY", 0.001)
+    async with on(board) as reply:
+        await board.until(lambda: board.shown)
+        board.drop_ticks = 3
+        reply.feed("text")
+        await board.until(lambda: board.shown == ["text"])
+        assert len(board.plans) == 5
+        await reply.close("text")
+
+
+async def test_the_close_shows_all_of_it_whatever_was_dropped_before(board: Board) -> None:
+    board.drop_ticks = 1000
+    async with on(board) as reply:
+        for _ in range(10):
+            reply.feed("word " * 10)
+            await asyncio.sleep(0)
+        await reply.close("word " * 100)
+    assert len(board.shown) > 3
+    assert "".join(text + " " for text in board.shown) == "word " * 100
+
+
+async def test_messages_that_are_left_over_go(board: Board) -> None:
+    async with on(board) as reply:
+        reply.feed("word " * 100)
+        await board.until(lambda: len(board.shown) > 3)
+        await reply.close("Short.")
+    assert board.shown == ["Short."]
+    assert board.log[-1] == "keep m0"
+
+
+async def test_each_id_is_kept_before_the_next_message_is_posted(board: Board) -> None:
+    async with on(board) as reply:
+        await reply.close("word " * 50)
+    posts = [line.removeprefix("post ") for line in board.log if line.startswith("post")]
+    expected = [line for n, id_ in enumerate(posts) for line in (f"post {id_}", f"keep {' '.join(posts[: n + 1])}")]
+    assert [line for line in board.log if line != "begun"] == expected
+
+
+async def test_messages_that_stand_already_are_written_over(board: Board) -> None:
+    board.messages = {"a": "half an ans", "b": "left over"}
+    async with on(board, known=("a", "b")) as reply:
+        await reply.close("The answer.")
+    assert board.messages == {"a": "The answer."}
+
+
+async def test_a_status_stands_under_the_text_until_more_of_it_comes(board: Board) -> None:
+    async with on(board) as reply:
+        reply.status("Using a tool")
+        await board.until(lambda: board.shown == ["Using a tool"])
+        reply.feed("So far")
+        await board.until(lambda: board.shown == ["So far"])
+        reply.status("Using another")
+        await board.until(lambda: board.shown == ["So far\n\nUsing another"])
+        await reply.close("So far, so good.")
+    assert board.shown == ["So far, so good."]
+
+
+async def test_a_replaced_text_is_shown_instead(board: Board) -> None:
+    async with on(board) as reply:
+        reply.feed("secret")
+        await board.until(lambda: board.shown == ["secret"])
+        reply.replace("redacted")
+        await board.until(lambda: board.shown == ["redacted"])
+        await reply.close(reply.text)
+
+
+async def test_an_error_of_the_surface_comes_out_of_the_close(board: Board) -> None:
+    board.error = SurfaceError("chat.update: is_archived")
+    async with on(board) as reply:
+        await board.until(lambda: board.plans and not board.in_flight)
+        reply.feed("more")
+        with pytest.raises(SurfaceError, match="is_archived"):
+            await reply.close("all")
+    assert len(board.plans) == 1
+
+
+async def test_an_error_of_the_surface_that_nobody_hears_of_is_no_noise(board: Board) -> None:
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+    board.error = SurfaceError("gone")
+    async with on(board):
+        await board.until(lambda: board.plans and not board.in_flight)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unheard == []
+
+
+async def test_leaving_lets_the_call_in_flight_end_and_makes_no_other(board: Board) -> None:
+    board.open.clear()
+    async with on(board) as reply:
+        await board.until(lambda: board.in_flight)
+        reply.feed("more")
+        asyncio.get_running_loop().call_later(0.01, board.open.set)
+    assert board.shown == [PLACEHOLDER]
+    assert len(board.plans) == 1
+
+
+async def test_a_call_in_flight_that_never_ends_is_given_up(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_module, "ABANDON_TIMEOUT", 0.01)
+    board.open.clear()
+    async with on(board):
+        await board.until(lambda: board.in_flight)
+    assert board.shown == []
+
+
+async def test_a_second_close_while_the_first_is_under_way_wins(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown)
+        board.open.clear()
+        first = asyncio.create_task(reply.close("the answer"))
+        await board.until(lambda: board.in_flight)
+        second = asyncio.create_task(reply.close("stopped", Priority.ERROR))
+        await asyncio.sleep(0)
+        board.open.set()
+        await asyncio.gather(first, second)
+    assert board.shown == ["stopped"]
+
+
+async def test_a_close_that_is_cancelled_goes_on_and_may_be_closed_over(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown)
+        board.open.clear()
+        first = asyncio.create_task(reply.close("the answer"))
+        await board.until(lambda: board.in_flight)
+        first.cancel()
+        await asyncio.wait([first])
+        board.open.set()
+        await reply.close("stopped")
+    assert board.shown == ["stopped"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text("ab \n", max_size=60), max_size=12), st.integers(0, 3), st.text("ab \n`", max_size=300))
+def test_whatever_was_fed_the_close_leaves_just_the_plan_of_the_last_text(
+    pieces: list[str], dropped: int, last: str
+) -> None:
+    async def main() -> None:
+        board = Board()
+        board.drop_ticks = dropped
+        async with on(board) as reply:
+            for piece in pieces:
+                reply.feed(piece)
+                await asyncio.sleep(0)
+            await reply.close(last)
+        whole = Board()
+        async with on(whole) as reply:
+            await reply.close(last)
+        assert board.shown == whole.shown
+        assert board.log[-1].removeprefix("keep ").split() == list(board.messages) or board.log[-1] == "begun"
+
+    asyncio.run(main())
