@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import typer
 
@@ -35,13 +36,13 @@ def run() -> None:
         raise SettingsError("SLACK_BOT_TOKEN and SLACK_APP_TOKEN are not set: see README.md on how to get them")
     else:
         _say("No SLACK_BOT_TOKEN and SLACK_APP_TOKEN: starting the sandbox, a Slack on this machine.")
-        _run(sandbox.run, settings)
+        _run_sandbox(settings)
 
 
 @cli.command(name="sandbox")
 def run_sandbox() -> None:
     """Run a Slack on this machine and the bot against it; you type as its users."""
-    _run(sandbox.run, configuration.load())
+    _run_sandbox(configuration.load())
 
 
 @cli.command(name="check")
@@ -87,7 +88,12 @@ def main() -> None:
         sys.exit(1)
 
 
-def _run(work: Work, settings: configuration.Settings) -> None:
+def _run_sandbox(settings: configuration.Settings) -> None:
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    _run(sandbox.run, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
+
+
+def _run(work: Work, settings: configuration.Settings, log_file: Path | None = None) -> None:
     """Run `work` with a stop that SIGTERM and the first Ctrl-C set; a second Ctrl-C ends the process at once."""
 
     async def main() -> None:
@@ -101,7 +107,7 @@ def _run(work: Work, settings: configuration.Settings) -> None:
         loop.add_signal_handler(signal.SIGTERM, stop.set)
         await work(settings, stop)
 
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, log_file)
     try:
         asyncio.run(main())
     except KeyboardInterrupt:

@@ -1,11 +1,13 @@
-"""Logs: one line an entry on the standard error, without secrets."""
+"""Logs: one line an entry, without secrets."""
 
 import logging
+from pathlib import Path
 
 from core.secrets import redact
 
 #: Libraries of which only what goes wrong is of interest, from this level on.
 _QUIET = {
+    "aiohttp": logging.WARNING,
     "alembic": logging.WARNING,
     "google_adk": logging.WARNING,
     "google_genai": logging.WARNING,
@@ -22,9 +24,13 @@ class RedactingFormatter(logging.Formatter):
         return redact(super().format(record))
 
 
-def configure(level: str) -> None:
-    """Log from `level` on; on DEBUG, everything that the libraries say as well."""
-    handler = logging.StreamHandler()
+def configure(level: str, file: Path | None = None) -> None:
+    """Log from `level` on; on DEBUG, everything that the libraries say as well.
+
+    Args:
+        file: where to, if not to the standard error.
+    """
+    handler = logging.StreamHandler() if file is None else logging.FileHandler(file, mode="w")
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     if level.upper() != "DEBUG":
         handler.addFilter(_is_of_interest)  # on the handler: slack-bolt sets its loggers' levels itself

@@ -28,7 +28,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     except ImportError as error:
         raise SettingsError("the sandbox is not installed: `uv sync --all-extras`") from error
 
-    model, log = settings.sandbox_model, settings.data_dir / "sandbox.log"
+    model, log = settings.sandbox_model, settings.data_dir / "bot.log"
     warning = " (tiny and often wrong; set GOOGLE_API_KEY for a real one)" if model == LOCAL_MODEL else ""
     notices = [
         "This is the sandbox: a Slack on this machine, with the real bot in it.",
@@ -61,7 +61,6 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 @asynccontextmanager
 async def _bot(environment: Mapping[str, str], log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """The bot in a process of its own, which is stopped behind the block."""
-    log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
