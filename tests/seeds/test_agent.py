@@ -62,9 +62,11 @@ async def test_agent_initialization(environment: pytest.MonkeyPatch) -> None:
         stop = asyncio.Event()
         running = asyncio.create_task(app.run(settings.load(), stop))
         try:
-            await slack.wait_connected()
+            await slack.wait_connected(timeout=30)
             await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
-            await slack.wait_for(lambda: any("Hello Ada!" in message.text for message in slack.messages("general")))
+            await slack.wait_for(
+                lambda: any("Hello Ada!" in message.text for message in slack.messages("general")), timeout=20
+            )
         finally:
             stop.set()
             await asyncio.wait_for(running, 20)
