@@ -1,0 +1,145 @@
+"""Makes the pictures of a reply that is being streamed: `python docs/pictures/make.py`.
+
+The sandbox, its terminal and the bot are the real ones; only what the model says is scripted, so that it can be held
+where a picture is to be taken.
+"""
+
+import asyncio
+import os
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from textual.pilot import Pilot  # noqa: E402 - the path comes first
+
+from sandbox.models import Pause, Say, ScriptedOpenAI, Turn  # noqa: E402
+from sandbox.slack import Message, SlackSandbox  # noqa: E402
+from sandbox.terminal.app import Terminal  # noqa: E402
+from sandbox.terminal.slack import SlackPlatform  # noqa: E402
+
+SIZE = (96, 24)
+
+#: Seconds that each picture stands in the moving one.
+STANDS = 2.0
+
+QUESTION = "@parley how do I undo my last commit, but keep the changes?"
+FIRST = """\
+Move the branch back by one commit and leave the files as they are:
+
+```sh
+git reset --soft HEAD~1
+```
+"""
+SECOND = """
+- The changes stay staged, ready for the next commit.
+- If the commit is pushed already, use `git revert HEAD`: it undoes the commit with a new one, and nobody's
+  history changes."""
+
+
+async def main() -> None:
+    begin, go_on = asyncio.Event(), asyncio.Event()
+    script: list[Turn] = [[Pause(begin), Say(FIRST), Pause(go_on), Say(SECOND)]]
+    pictures: list[str] = []
+    async with SlackSandbox() as slack, ScriptedOpenAI(script) as model, bot(slack, model):
+        await slack.wait_connected(60)
+        terminal = Terminal(SlackPlatform(slack), notices=[])
+        async with terminal.run_test(size=SIZE) as pilot:
+            await enter(pilot, "/channel general")
+            await enter(pilot, QUESTION)
+            await shows(slack, "…")
+            await pilot.press("ctrl+t")
+            pictures.append(await picture(pilot))
+            begin.set()
+            await shows(slack, "HEAD~1")
+            pictures.append(await picture(pilot))
+            go_on.set()
+            await shows(slack, "history changes.")
+            pictures.append(await picture(pilot))
+    for number, svg in enumerate(pictures, 1):
+        (HERE / f"reply-{number}.svg").write_text(svg)
+    (HERE / "reply.svg").write_text(moving(pictures))
+
+
+@asynccontextmanager
+async def bot(slack: SlackSandbox, model: ScriptedOpenAI) -> AsyncIterator[None]:
+    """The bot as a process of its own, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "bot",
+            "run",
+            cwd=folder,
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": str(ROOT),
+                "SLACK_API_URL": slack.api_url,
+                "SLACK_BOT_TOKEN": slack.bot_token,
+                "SLACK_APP_TOKEN": slack.app_token,
+                "MODEL": "openai/scripted",
+                "OPENAI_BASE_URL": model.base_url,
+            },
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            await process.wait()
+
+
+async def enter(pilot: Pilot[None], line: str) -> None:
+    await pilot.press(*line, "enter")
+    await pilot.pause()
+
+
+async def shows(slack: SlackSandbox, words: str) -> Message:
+    """Wait until the bot's reply has these words."""
+
+    def found() -> Message | None:
+        said = [m for m in slack.messages("general") if m.user == slack.bot_user_id]
+        return next((message for message in said if words in message.text), None)
+
+    message = await slack.wait_for(found, timeout=30)
+    assert message is not None
+    return message
+
+
+async def picture(pilot: Pilot[None]) -> str:
+    """The screen as it stands once what has happened is painted."""
+    for _ in range(5):
+        await pilot.pause(0.1)
+    # Rich names a font that a page would have to fetch from elsewhere; what is there does as well.
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", pilot.app.export_screenshot(title="make run"), flags=re.DOTALL)
+    return re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE)
+
+
+def moving(pictures: Sequence[str]) -> str:
+    """The pictures one after the other, for ever; where nothing moves, the last one stands."""
+    found = re.search(r'viewBox="([^"]+)"', pictures[0])
+    assert found is not None
+    share = 100 / len(pictures)
+    seconds = STANDS * len(pictures)
+    style = [f".picture {{ animation: {seconds:g}s step-end infinite; }}"]
+    for number in range(len(pictures)):
+        start, end = number * share, (number + 1) * share
+        steps = {0.0: 0, start: 1, end: 0, 100.0: 0}  # in this order: what comes later holds
+        frames = " ".join(f"{at:.2f}% {{ opacity: {opacity}; }}" for at, opacity in sorted(steps.items()))
+        style.append(f"@keyframes picture-{number} {{ {frames} }}")
+        style.append(f".picture-{number} {{ animation-name: picture-{number}; }}")
+    layers = []
+    for number, svg in enumerate(pictures):
+        opacity = 1 if number == len(pictures) - 1 else 0
+        layers.append(f'<g class="picture picture-{number}" opacity="{opacity}">\n{svg}\n</g>')
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{found[1]}">', "<style>", *style, "</style>", *layers]
+    return "\n".join([*lines, "</svg>", ""])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
