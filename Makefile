@@ -3,7 +3,7 @@
 UV := $(shell command -v uv || echo .uv/bin/uv)
 WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 
-.PHONY: run test lint format check warm clean
+.PHONY: run test lint format bench-sessions check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -19,6 +19,9 @@ lint: .venv/ready
 format: .venv/ready
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
+
+bench-sessions: .venv/ready $(WARM)
+	@.venv/bin/python -m benchmarks.sessions
 
 check: .venv/ready
 	@.venv/bin/python -m bot check

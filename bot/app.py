@@ -35,13 +35,14 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         StoreError: the database does.
     """
     async with _parts(settings) as (channels, answerer, turns, worker):
-        for turn in await turns.left_over():
-            await answerer.recover(turn)
-        working = asyncio.create_task(worker.run(), name="worker")
+        left = await turns.left_over()
+        working: asyncio.Task[None] | None = None
         try:
             for channel in channels.values():
                 await channel.start()
                 log.info("%s: listening", channel.name)
+            worker.take_up(left, answerer.recover)
+            working = asyncio.create_task(worker.run(), name="worker")
             gc.collect()
             gc.freeze()  # what is there now stays: a collection that looks through it stops the loop for 0.2 s
             log.info("ready")
@@ -51,7 +52,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             for channel in channels.values():
                 await channel.stop()
             await worker.stop(settings.stop_seconds)
-            await working
+            if working is not None:
+                await working
 
 
 @asynccontextmanager

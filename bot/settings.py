@@ -10,7 +10,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from channels.slack.channel import SlackSettings
-from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, AgentConfig
+from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
 from core.errors import SettingsError
 from core.models.catalog import Endpoints
 from core.secrets import remember
@@ -38,7 +38,7 @@ class Settings(BaseSettings):
     openai_api_key: SecretStr | None = None
     openai_base_url: str | None = None
 
-    agent_name: str = Field(default=DEFAULT_NAME, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    agent_name: str = DEFAULT_NAME
     agent_instruction: str = DEFAULT_INSTRUCTION
     tools: Annotated[tuple[str, ...], NoDecode] = ("core.tools:current_time",)
 
@@ -52,6 +52,13 @@ class Settings(BaseSettings):
     stop_seconds: float = Field(default=20, gt=0)
 
     log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")
+
+    @field_validator("agent_name")
+    @classmethod
+    def _is_name(cls, value: str) -> str:
+        if NAME.fullmatch(value) is None:
+            raise ValueError(NAME_RULE)
+        return value
 
     @field_validator("tools", mode="before")
     @classmethod

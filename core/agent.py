@@ -17,7 +17,8 @@ from core.plugins import GuardPlugin
 DEFAULT_NAME = "lango_agent"
 
 #: ADK: an app's name begins with a letter, an agent's is an identifier, and `user` is the user's.
-_NAME = re.compile(r"(?!user$)[A-Za-z][A-Za-z0-9_]*")
+NAME = re.compile(r"(?!user$)[A-Za-z][A-Za-z0-9_]*")
+NAME_RULE = "it must begin with a letter, consist of letters, digits and underscores, and not be `user`"
 
 DEFAULT_INSTRUCTION = """\
 You are a helpful teammate in a chat. Several people may speak to you in one conversation; where they do, each of
@@ -40,11 +41,8 @@ def make_app(config: AgentConfig, *, model: BaseLlm, tools: Sequence[BaseTool] =
     Raises:
         SettingsError: ADK takes no such name.
     """
-    if _NAME.fullmatch(config.name) is None:
-        raise SettingsError(
-            f"AGENT_NAME={config.name}: it must begin with a letter, consist of letters, digits and underscores, "
-            "and not be `user`"
-        )
+    if NAME.fullmatch(config.name) is None:
+        raise SettingsError(f"AGENT_NAME={config.name}: {NAME_RULE}")
 
     def instruction(_context: ReadonlyContext) -> str:  # ADK fills in the {braces} of a plain text
         return config.instruction

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from core.errors import StoreError
 from core.secrets import traced
@@ -36,6 +36,7 @@ class Worker:
         self._stopping = False
         self._claiming = asyncio.Lock()
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._recovering: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -45,6 +46,17 @@ class Worker:
         """End the turn that runs in this session, if one does."""
         if task := self._running.get(session_id):
             _cancel(task, reason)
+
+    def take_up(self, left: Sequence[Turn], recover: Answer) -> None:
+        """End the turns that a process which is gone has left; their sessions go on behind them.
+
+        Args:
+            recover: ends one turn.
+        """
+        for turn in left:
+            task = asyncio.create_task(self._end(turn, recover), name=f"recovery of turn {turn.id}")
+            self._recovering.add(task)
+            task.add_done_callback(self._recovering.discard)
 
     async def run(self) -> None:
         """Work until `stop`."""
@@ -68,7 +80,7 @@ class Worker:
         self._stopping = True
         self._wake.set()
         async with self._claiming:  # what is being claimed runs as well
-            running = list(self._running.values())
+            running = [*self._running.values(), *self._recovering]
         if not running:
             return
         _, late = await asyncio.wait(running, timeout=grace)
@@ -89,14 +101,20 @@ class Worker:
 
     async def _run(self, turn: Turn) -> None:
         try:
-            await self._answer(turn)
+            await self._end(turn, self._answer)
+        finally:
+            del self._running[turn.session_id]
+            self._wake.set()
+
+    async def _end(self, turn: Turn, work: Answer) -> None:
+        try:
+            await work(turn)
         except asyncio.CancelledError:
             log.info("turn %s was cancelled", turn.id)
         except Exception as error:
             log.error("turn %s failed: %s", turn.id, traced(error))
         finally:
-            del self._running[turn.session_id]
-            self._wake.set()
+            self._wake.set()  # its session is free
 
 
 def _cancel(task: asyncio.Task[None], reason: str) -> None:

@@ -191,3 +191,23 @@ async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path:
         await claimed.wait()
         await bench.worker.stop(5)
         assert bench.ended == ["just claimed"]
+
+
+async def test_what_a_gone_process_has_left_is_ended_and_a_stop_waits_for_it(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        await bench.inbox.accept(inbound("left", session="p:a"))
+        await bench.until(lambda: bench.begun)
+        ended, go_on = list[Turn](), asyncio.Event()
+
+        async def recover(turn: Turn) -> None:
+            await go_on.wait()
+            ended.append(turn)
+
+        new = Worker(bench.turns, bench._answer)
+        new.take_up(await bench.turns.left_over(), recover)
+        stopping = asyncio.create_task(new.stop(5))
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        go_on.set()
+        await stopping
+        assert [turn.id for turn in ended] == [turn.id for turn in bench.begun]
