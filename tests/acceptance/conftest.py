@@ -31,7 +31,7 @@ class Program:
     def log(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
-    async def start(self, command: str = "run") -> None:
+    async def start(self, command: str = "run", *, typed: str = "") -> None:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -40,10 +40,13 @@ class Program:
                 command,
                 cwd=self.folder,
                 env=self._environment,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
             )
+        assert self._process.stdin is not None
+        self._process.stdin.write(typed.encode())
+        self._process.stdin.close()
 
     async def end(self, number: int = signal.SIGTERM, *, within: float = 30) -> int:
         """Send a signal; the exit code."""
@@ -57,9 +60,9 @@ class Program:
         assert self._process is not None
         return await asyncio.wait_for(self._process.wait(), within)
 
-    async def finish(self, command: str, *, within: float = 30) -> tuple[int, str]:
+    async def finish(self, command: str, *, typed: str = "", within: float = 30) -> tuple[int, str]:
         """Run a command to its end; the exit code, and what it printed."""
-        await self.start(command)
+        await self.start(command, typed=typed)
         return await self.wait(within=within), self.log
 
     async def aclose(self) -> None:

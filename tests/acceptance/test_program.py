@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.models import ScriptedOpenAI
+from sandbox.models import Say, ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Program
 
@@ -52,6 +52,37 @@ async def test_a_token_that_slack_does_not_take_stops_the_start(tmp_path: Path, 
     assert code == 2
     assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in said
     assert "SLACK_APP_TOKEN: Slack says invalid_auth." in said
+    assert "Traceback" not in said
+
+
+async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(tmp_path: Path) -> None:
+    async with ScriptedOpenAI([[Say("Hello from the model.", pieces=4, pace=0.5)]]) as model:
+        settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url}
+        code, said = await Program(tmp_path, settings).finish("run", typed="hello\n", within=60)
+    first, *_, last = said.splitlines()
+    assert code == 0, said
+    assert first.startswith("No SLACK_BOT_TOKEN and SLACK_APP_TOKEN: starting the sandbox")
+    assert any(line.endswith("ada] hello") for line in said.splitlines())
+    assert any(line.endswith("parley] …") for line in said.splitlines())
+    assert last.endswith("Hello from the model.")
+    assert last.count("Hello") == 1
+
+
+@pytest.mark.local_model
+async def test_with_nothing_set_a_real_model_on_this_machine_answers(tmp_path: Path) -> None:
+    code, said = await Program(tmp_path, {}).finish("run", typed="What is the capital of South Korea?\n", within=120)
+    assert code == 0, said
+    assert "Model: local/smollm2-135m (tiny and often wrong" in said
+    answer = said.splitlines()[-1].partition("parley updated] ")[2]
+    assert len(answer) > 3, said
+    assert "⚠️" not in answer
+
+
+async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_last_words(tmp_path: Path) -> None:
+    code, said = await Program(tmp_path, {"MODEL": "martian/m1"}).finish("sandbox", typed="hello\n", within=60)
+    assert code == 1
+    assert "the bot ended by itself" in said
+    assert "MODEL=martian/m1: there is no such provider" in said
     assert "Traceback" not in said
 
 
