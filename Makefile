@@ -21,7 +21,7 @@ format: .venv/ready
 	.venv/bin/ruff format .
 
 bench-sessions: .venv/ready $(WARM)
-	@.venv/bin/python -m benchmarks.sessions
+	@.venv/bin/python -m benchmarks.sessions $(LENGTHS)
 
 check: .venv/ready
 	@.venv/bin/python -m bot check
@@ -33,7 +33,7 @@ $(WARM): | .venv/ready
 	-@.venv/bin/python -m bot warm
 
 .venv/ready: pyproject.toml uv.lock | $(UV)
-	$(UV) sync --locked --all-extras --quiet
+	$(UV) sync --python python3 --locked --all-extras --quiet
 	@touch $@
 
 .uv/bin/uv:

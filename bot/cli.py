@@ -77,6 +77,7 @@ def warm() -> None:
 
 def main() -> None:
     """Run a command; a fault that Parley knows ends it with one line each, and without a stack trace."""
+    sys.path.insert(0, os.getcwd())  # `TOOLS` may name a module here, as it may with `python -m bot`
     try:
         cli()
     except SettingsError as error:

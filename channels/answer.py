@@ -41,10 +41,15 @@ class Answerer:
         await self._in_reply(turn, self._answer)
 
     async def recover(self, turn: Turn) -> None:
-        """End a turn that was left by a process that is gone: show its answer, or apologise for it."""
-        await self._in_reply(turn, self._recover)
+        """End a turn that was left by a process that is gone: show its answer, or apologise for it.
 
-    async def _in_reply(self, turn: Turn, work: Callable[[Turn, Reply], Awaitable[None]]) -> None:
+        What stands of its reply is looked up, since a process may end between a post and its record.
+        """
+        await self._in_reply(turn, self._recover, is_left=True)
+
+    async def _in_reply(
+        self, turn: Turn, work: Callable[[Turn, Reply], Awaitable[None]], *, is_left: bool = False
+    ) -> None:
         """Do `work` in the turn's reply. A reply that cannot be shown ends the turn, and the log says why; what
         the database makes of that is told in `core.turns`.
         """
@@ -54,7 +59,8 @@ class Answerer:
 
         try:
             surface = self._channel(turn).surface(turn.inbound.address, turn_id=turn.id)
-            async with Reply(surface, known=turn.chunks, keep=keep) as reply:
+            known = await surface.find() if is_left else turn.chunks
+            async with Reply(surface, known=known, keep=keep) as reply:
                 await work(turn, reply)
         except StoreError:
             raise

@@ -83,6 +83,14 @@ class Surface(Protocol):
         """
         ...
 
+    async def find(self) -> list[str]:
+        """The ids of the reply's messages that stand, in order: for a reply whose own record may lack some.
+
+        Raises:
+            SurfaceError: the place cannot be looked into.
+        """
+        ...
+
     async def begun(self) -> None:
         """Take back the sign that the message waits, if it bears one."""
         ...

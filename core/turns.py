@@ -1,9 +1,10 @@
 """Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
 
     running ──> answered ──> done          the final text is kept, then shown
-       │            └──────> failed        it could not be shown
-       ├──────────> failed                 an apology was shown
-       └──────────> cancelled              a reset or a stop ended it
+       │            ├──────> failed        it could not be shown
+       │            └──────> cancelled     a reset came before it was shown
+       ├──────────> failed                 an apology was shown; also when the process was stopped
+       └──────────> cancelled              a reset ended it
 
 A session has at most one turn that is `running` or `answered`: the database holds it to that.
 

@@ -13,6 +13,9 @@ log = logging.getLogger(__name__)
 #: Runs one turn to its end.
 Answer = Callable[[Turn], Awaitable[None]]
 
+#: What a reply that is told to close has for its last word.
+CLOSING_SECONDS = 5.0
+
 RESET = "reset"
 SHUTDOWN = "shutdown"
 
@@ -87,7 +90,7 @@ class Worker:
         for task in late:
             _cancel(task, SHUTDOWN)
         if late:
-            await asyncio.wait(late, timeout=grace)
+            await asyncio.wait(late, timeout=CLOSING_SECONDS)
 
     async def _claim(self) -> None:
         async with self._claiming:

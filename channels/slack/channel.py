@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 CONNECT_TIMEOUT = 30.0
 CALL_TIMEOUT = 15
 
+#: Seconds that a stop waits for confirmations and receipts.
+SETTLE_TIMEOUT = 2.0
+
 #: The slash command that starts over.
 RESET_COMMAND = "/reset"
 
@@ -102,8 +105,8 @@ class SlackChannel:
     async def stop(self) -> None:
         await self._socket.close_async()
         if self._errands:
-            await asyncio.wait(self._errands, timeout=CALL_TIMEOUT)
-        await self._receipts.settle(CALL_TIMEOUT)
+            await asyncio.wait(self._errands, timeout=SETTLE_TIMEOUT)
+        await self._receipts.settle(SETTLE_TIMEOUT)
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
         return SlackSurface(self._caller, self._receipts, address, turn_id)

@@ -61,6 +61,10 @@ class SlackSurface:
             await self._delete(ts)
         return True
 
+    async def find(self) -> list[str]:
+        own = await self._own()
+        return [str(own[position]["ts"]) for position in sorted(own)]
+
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
 
@@ -91,10 +95,9 @@ class SlackSurface:
 
     async def _post(self, position: int, text: str, priority: Priority) -> str | None:
         """The new message's id; none if a tick could not go."""
-        mark = {"turn": self._turn_id, "chunk": position}
 
         async def found() -> Answer | None:
-            return await self._find(mark) if self._turn_id else None
+            return (await self._own()).get(position) if self._turn_id else None
 
         answer = await self._caller.call(
             "chat.postMessage",
@@ -103,7 +106,10 @@ class SlackSurface:
                 "thread_ts": self._thread_ts,
                 "unfurl_links": False,
                 "unfurl_media": False,
-                "metadata": {"event_type": _METADATA, "event_payload": mark},
+                "metadata": {
+                    "event_type": _METADATA,
+                    "event_payload": {"turn": self._turn_id, "chunk": position},
+                },
                 **_content(text),
             },
             key=("chat.postMessage", self._team, self._channel),
@@ -117,8 +123,8 @@ class SlackSurface:
         self._shown[ts] = text
         return ts
 
-    async def _find(self, mark: Mapping[str, Any]) -> Answer | None:
-        """The message of this reply that bears `mark`, if it was posted."""
+    async def _own(self) -> dict[int, Answer]:
+        """The messages of this reply, by their positions, as Slack has them."""
         answer = await self._caller.call(
             "conversations.replies",
             {
@@ -132,11 +138,13 @@ class SlackSurface:
             window=TIER_3,
             reads=True,
         )
+        own = {}
         for message in (answer or {}).get("messages", ()):
             metadata = message.get("metadata") or {}
-            if metadata.get("event_type") == _METADATA and metadata.get("event_payload") == mark:
-                return dict(message)
-        return None
+            payload = metadata.get("event_payload") or {}
+            if metadata.get("event_type") == _METADATA and payload.get("turn") == self._turn_id:
+                own[int(payload["chunk"])] = message
+        return own
 
     async def _delete(self, ts: str) -> None:
         try:

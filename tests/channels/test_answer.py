@@ -233,9 +233,10 @@ async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_by_the_next_sta
         await bot.shows(question, lambda texts: texts == ["hello", "the answer", "again", "another"])
 
 
-@pytest.mark.parametrize("is_answered", [True, False])
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "posted, but not recorded"])
+@pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "not answered"])
 async def test_a_turn_that_was_left_over_ends_in_the_message_that_stands(
-    slack: SlackSandbox, tmp_path: Path, is_answered: bool
+    slack: SlackSandbox, tmp_path: Path, is_answered: bool, is_recorded: bool
 ) -> None:
     async with running(slack, tmp_path, [Say("Half an ans"), Pause(60)]) as bot:
         question = await ask(bot)
@@ -249,7 +250,9 @@ async def test_a_turn_that_was_left_over_ends_in_the_message_that_stands(
         (left,) = await turns.left_over()
         if is_answered:
             await turns.answered(left.id, "Half an answer is none.", {})
-            (left,) = await turns.left_over()
+        if not is_recorded:
+            await turns.shown(left.id, [])
+        (left,) = await turns.left_over()
         await bot.answerer.recover(left)
         row = await outcome(bot)
         assert bot.texts(question)[1:] == ["Half an answer is none." if is_answered else words.INTERRUPTED]

@@ -61,6 +61,9 @@ class Board:
         for id_ in known[len(plan.chunks) :]:
             del self.messages[id_]
 
+    async def find(self) -> list[str]:
+        return list(self.messages)
+
     async def begun(self) -> None:
         self.log.append("begun")
 
