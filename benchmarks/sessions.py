@@ -5,6 +5,7 @@ each length, in one run, on files in a temporary folder.
 """
 
 import asyncio
+import gc
 import logging
 import statistics
 import sys
@@ -99,6 +100,8 @@ async def longest_stall() -> float:
 
 async def main(lengths: Sequence[int]) -> None:
     logging.disable(logging.WARNING)  # of each load that cuts
+    gc.collect()
+    gc.freeze()  # as the bot does when it is ready
     print(f"{'a turn: get + 2 appends':28}" + "".join(f"{length:>10,} events" for length in lengths))
     for name, make in SERVICES:
         with tempfile.TemporaryDirectory() as folder:
