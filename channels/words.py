@@ -6,7 +6,7 @@ RESET_DONE = "Started over: I remember nothing of this conversation."
 NOTHING_TO_RESET = "There is no conversation of yours here that I remember."
 RESET_STOPPED = "_Stopped: this conversation was started over._"
 INTERRUPTED = "⚠️ I was restarted before I could finish this answer. Please ask again."
-TOO_LONG = "⚠️ This took longer than I may take."
+TOO_LONG = "This took longer than I may take."
 
 
 def apology(sentence: str, turn_id: str) -> str:

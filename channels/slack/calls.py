@@ -17,8 +17,9 @@ log = logging.getLogger(__name__)
 
 Answer = Mapping[str, Any]
 
-#: Seconds to wait before a call that failed in passing is made again; after the last one it is given up.
-PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+#: Seconds to wait before a call that failed in passing is made again; after the last one, eight minutes from the
+#: first, it is given up.
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 120.0, 240.0)
 
 #: Slack: errors that say nothing of the call itself.
 _PASSING = {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org"}
@@ -55,7 +56,7 @@ class Caller:
         reads: bool = False,
         found: Callable[[], Awaitable[Answer | None]] | None = None,
     ) -> Answer | None:
-        """Call `method`.
+        """Call `method`. A call that comes too often is made again when Slack says, however often it says so.
 
         Args:
             key: what shares the limit `window`.
@@ -70,7 +71,8 @@ class Caller:
             SurfaceError: Slack stayed out of reach.
         """
         sent = {"http_verb": "GET", "params": dict(arguments)} if reads else {"json": dict(arguments)}
-        for pause in (*self._pauses, None):
+        pauses = iter(self._pauses)
+        while True:
             if not await self._pacer.admit(key, window, priority):
                 return None
             try:
@@ -81,20 +83,21 @@ class Caller:
                     self._pacer.refused(key, retry_after)
                 elif status < 500 and code not in _PASSING:
                     raise RefusedError(method, code) from error
-                cause, unsure = code or f"HTTP {status}", status != 429
+                cause = code or f"HTTP {status}"
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                cause, unsure = type(error).__name__, True
+                cause, status = type(error).__name__, 0
             else:
                 return dict(answer.data) if isinstance(answer.data, dict) else {}
             log.info("%s did not succeed (%s)", method, cause)
             if priority is Priority.TICK:
                 return None
-            if unsure and found is not None and (effect := await found()) is not None:
+            if status == 429:
+                continue
+            if found is not None and (effect := await found()) is not None:
                 return effect
-            if pause is None:
-                break
-            await asyncio.sleep(pause if unsure else 0)
-        raise SurfaceError(f"{method}: Slack cannot be reached ({cause})")
+            if (pause := next(pauses, None)) is None:
+                raise SurfaceError(f"{method}: Slack cannot be reached ({cause})")
+            await asyncio.sleep(pause)
 
 
 def _refusal(error: SlackApiError) -> tuple[int, str, float]:
@@ -103,4 +106,4 @@ def _refusal(error: SlackApiError) -> tuple[int, str, float]:
     if isinstance(response, aiohttp.ClientResponse):  # an answer that was no JSON
         return response.status, "", 0.0
     code = response.data.get("error", "") if isinstance(response.data, dict) else ""
-    return response.status_code, code, float(response.headers.get("Retry-After", 1))
+    return response.status_code, code, max(1.0, float(response.headers.get("Retry-After", 1)))

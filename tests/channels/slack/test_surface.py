@@ -114,6 +114,14 @@ async def test_a_refusal_is_waited_out_and_ticks_are_dropped_meanwhile(on: Shown
     assert on.texts == ["a b c"]
 
 
+@pytest.mark.parametrize("method", ["chat.postMessage", "chat.update"])
+async def test_however_often_slack_says_later_nothing_is_given_up(on: Shown, method: str) -> None:
+    await on.show("…", priority=Priority.PROGRESS)
+    on.slack.faults.rate_limit(method, 0, times=len(on.caller._pauses) + 1)
+    assert await on.show("one", "two")
+    assert on.texts == ["one", "two"]
+
+
 @pytest.mark.parametrize("status", [500, 502, 503])
 async def test_an_edit_that_failed_in_passing_is_made_again(on: Shown, status: int) -> None:
     await on.show("…", priority=Priority.PROGRESS)
