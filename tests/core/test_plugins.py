@@ -6,7 +6,7 @@ import pytest
 
 from core import secrets
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
-from core.plugins import ERROR_LIMIT
+from core.plugins import ERROR_LIMIT, RESULT_LIMIT
 from core.tools import Tool
 from tests.conversation import Conversation, Converse, ScriptedProvider, team
 
@@ -112,3 +112,40 @@ async def test_a_cancelled_tool_is_no_failed_one(converse: Converse, caplog: pyt
         await ended.wait()
     assert len(provider.requests) == 1
     assert "tool wait failed" not in caplog.text
+
+
+async def told_of(converse: Converse, result: object) -> dict[str, object]:
+    """What the model is told of a tool's result; the conversation can go on behind it."""
+    provider = ScriptedProvider(calls("look"), "Seen.", "Still here.")
+    conversation = await converse(provider, tools=[Tool("look", "Looks.", lambda _arguments: result)])
+    assert await conversation.reply("Look.") == "Seen."
+    assert await conversation.reply("And now?") == "Still here."
+    return told(provider)
+
+
+async def test_a_result_that_no_json_can_hold_is_told_as_what_it_can(converse: Converse) -> None:
+    odd = {"raw": b"\x00\xff", "set": {1}, 3: float("nan"), "text": "nul \0 half \ud83d", "pair": (1.5, None)}
+    assert await told_of(converse, odd) == {
+        "raw": "AP8=",
+        "set": [1],
+        "3": None,
+        "text": "nul \ufffd half \ufffd",
+        "pair": [1.5, None],
+    }
+
+
+async def test_a_secret_in_a_result_stays_in_the_house(converse: Converse) -> None:
+    secrets.remember("correct horse")
+    assert await told_of(converse, ["it is correct horse", {"key": "sk-abcdefghijklmnop"}]) == {
+        "result": ["it is [redacted]", {"key": "[redacted]"}]
+    }
+
+
+async def test_a_text_that_no_model_could_read_is_cut_and_says_so(converse: Converse) -> None:
+    result = await told_of(converse, "x" * (RESULT_LIMIT + 5))
+    assert result == {"result": "x" * RESULT_LIMIT + f"… (cut: it has {RESULT_LIMIT + 5} characters)"}
+
+
+async def test_a_result_of_plain_json_is_told_as_it_is(converse: Converse) -> None:
+    plain = {"a": [1, 2.5, None, True, {"b": "c"}]}
+    assert await told_of(converse, plain) == plain
