@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sqlalchemy.engine import make_url
+
 from bot import settings as configuration
 from bot.settings import Settings
 from channels.slack.channel import client, verify
@@ -49,14 +51,15 @@ async def _slack(settings: Settings) -> str:
 
 
 async def _database(settings: Settings) -> str:
-    database = Database(settings.database)
-    where = database.engine.url.render_as_string(hide_password=True)
+    where = make_url(settings.database).render_as_string(hide_password=True)
     try:
-        missing = await pending(database)
+        database = Database(settings.database)
+        try:
+            missing = await pending(database)
+        finally:
+            await database.aclose()
     except ParleyError as error:
         raise SettingsError(f"DATABASE_URL: {where}: {error}") from error
-    finally:
-        await database.aclose()
     return f"database: {where}" + (f"; {len(missing)} migrations to apply: `parley migrate`" if missing else "")
 
 

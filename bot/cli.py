@@ -90,7 +90,10 @@ def main() -> None:
 
 
 def _run_sandbox(settings: configuration.Settings) -> None:
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
     _run(sandbox.run, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
 
 

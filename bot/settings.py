@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -53,6 +54,12 @@ class Settings(BaseSettings):
 
     log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _trimmed(cls, value: object) -> object:
+        """What is pasted comes with spaces and line ends."""
+        return value.strip() if isinstance(value, str) else value
+
     @field_validator("agent_name")
     @classmethod
     def _is_name(cls, value: str) -> str:
@@ -75,6 +82,18 @@ class Settings(BaseSettings):
     def _is_app_token(cls, value: SecretStr | None) -> SecretStr | None:
         return _begins(value, "xapp-", "Basic Information, App-Level Tokens (scope connections:write)")
 
+    @field_validator("slack_api_url", "google_base_url", "openai_base_url")
+    @classmethod
+    def _is_address(cls, value: str | None) -> str | None:
+        try:
+            address = urlsplit(value or "http://unset")
+            is_sound = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+        except ValueError:
+            is_sound = False
+        if not is_sound:
+            raise ValueError("it must be an http:// or https:// URL")
+        return value
+
     @field_validator("slack_api_url")
     @classmethod
     def _ends_in_slash(cls, value: str) -> str:
@@ -93,9 +112,12 @@ class Settings(BaseSettings):
             raise ValueError("it must be a postgresql:// or sqlite:/// URL")
         if value:
             try:
-                make_url(value)
-            except ArgumentError:
+                url = make_url(value)
+            except (ArgumentError, ValueError):
                 raise ValueError("it is not a URL") from None
+            if "sslmode" in url.query:  # libpq's name for what asyncpg calls `ssl`
+                query = {"ssl" if name == "sslmode" else name: word for name, word in url.query.items()}
+                value = url.set(query=query).render_as_string(hide_password=False)
         return value
 
     @model_validator(mode="after")
@@ -171,6 +193,10 @@ def load() -> Settings:
         settings = Settings()
     except ValidationError as error:
         raise SettingsError(*(_line(fault) for fault in error.errors(include_input=False))) from None
+    except UnicodeDecodeError:
+        raise SettingsError(".env: it is not UTF-8 text: save it as UTF-8") from None
+    except OSError as error:
+        raise SettingsError(f".env: it cannot be read ({error.strerror})") from None
     for secret in settings.secrets():
         remember(secret)
     return settings

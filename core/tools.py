@@ -66,7 +66,7 @@ def adapt(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
         case _ if callable(tool):
             return FunctionTool(tool)
         case _:
-            raise ToolError(f"{tool!r} is neither a tool nor a function")
+            raise ToolError(f"{type(tool).__name__} is neither a tool nor a function")
 
 
 def load_tools(names: Sequence[str]) -> list[BaseTool]:

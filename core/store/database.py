@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from core.errors import StoreError
@@ -30,7 +31,8 @@ class Database:
         self._writing = asyncio.Lock() if self.is_sqlite else nullcontext()
         if self.is_sqlite:
             if self.engine.url.database not in (None, "", ":memory:"):
-                Path(str(self.engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
+                with _store_errors():
+                    Path(str(self.engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
             sa.event.listen(self.engine.sync_engine, "connect", _prepare_sqlite)
             sa.event.listen(self.engine.sync_engine, "begin", _begin_immediate)
 
@@ -56,8 +58,17 @@ class Database:
 def _store_errors() -> Iterator[None]:
     try:
         yield
-    except (OperationalError, InterfaceError, OSError) as error:
-        raise StoreError(f"the database cannot be used ({type(error).__name__})") from error
+    except IntegrityError:
+        raise
+    except (DBAPIError, PoolTimeoutError, OSError) as error:
+        raise StoreError(f"the database cannot be used ({_kind(error)})") from error
+
+
+def _kind(error: BaseException) -> str:
+    """The driver's own word for what went wrong: `SQLITE_FULL`, `InvalidPasswordError`."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(getattr(error, "sqlite_errorname", type(error).__name__))
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

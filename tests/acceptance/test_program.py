@@ -23,6 +23,15 @@ from tests.acceptance.conftest import Program
             {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "MODEL": "martian/m1"},
             ["MODEL=martian/m1", "gemini-NAME", "openai/NAME", "local/NAME"],
         ),
+        (
+            {"SLACK_API_URL": "http://[::1", "OPENAI_BASE_URL": "nowhere", "GOOGLE_BASE_URL": "http://h:port"},
+            [
+                f"{name}: it must be an http:// or https:// URL"
+                for name in ("SLACK_API_URL", "OPENAI_BASE_URL", "GOOGLE_BASE_URL")
+            ],
+        ),
+        ({"DATABASE_URL": "postgresql://u:hidden@h:port/db"}, ["DATABASE_URL: it is not a URL"]),
+        ({"DATA_DIR": "/dev/null/data"}, ["DATA_DIR=/dev/null/data: it cannot be written to"]),
         ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
         ({"AGENT_NAME": "two words", "TURN_SECONDS": "soon"}, ["AGENT_NAME:", "TURN_SECONDS:"]),
         ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno's disk does not outlive a restart", "heroku addons:create"]),
@@ -37,6 +46,30 @@ async def test_a_start_that_cannot_go_on_names_the_settings_and_nothing_else(
     assert "Traceback" not in said
     for words in named:
         assert words in said
+
+
+async def test_settings_may_come_with_spaces_and_line_ends(tmp_path: Path) -> None:
+    settings = {"SLACK_BOT_TOKEN": " xoxb-1\n", "SLACK_APP_TOKEN": "xapp-1 ", "MODEL": " martian/m1 "}
+    code, said = await Program(tmp_path, settings).finish("run")
+    assert (code, said.splitlines()[-1].partition(":")[0]) == (2, "MODEL=martian/m1")
+
+
+async def test_a_file_of_settings_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"MODEL=\xff\xfe")
+    assert await Program(tmp_path, {}).finish("run") == (2, ".env: it is not UTF-8 text: save it as UTF-8\n")
+
+
+@pytest.mark.parametrize("command", ["check", "migrate", "run"])
+@pytest.mark.parametrize("is_there", [True, False], ids=["no database", "no folder"])
+async def test_a_database_that_is_none_is_named(tmp_path: Path, command: str, is_there: bool) -> None:
+    path = tmp_path / "other.db" if is_there else Path("/dev/null/data/x.db")
+    if is_there:
+        path.write_bytes(b"something else altogether" * 100)
+    tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_API_URL": "http://127.0.0.1:1"}
+    code, said = await Program(tmp_path, {**tokens, "DATABASE_URL": f"sqlite:///{path}"}).finish(command)
+    assert code == 1
+    assert f"the database cannot be used ({'SQLITE_NOTADB' if is_there else 'NotADirectoryError'})" in said
+    assert "Traceback" not in said
 
 
 async def test_a_token_that_slack_does_not_take_stops_the_start(tmp_path: Path, slack: SlackSandbox) -> None:
