@@ -30,7 +30,7 @@ check: .venv/ready
 warm: $(WARM)
 
 $(WARM): | .venv/ready
-	-@.venv/bin/python -m bot warm
+	-@PATH="$(dir $(abspath $(UV))):$$PATH" .venv/bin/python -m bot warm
 
 .venv/ready: pyproject.toml uv.lock | $(UV)
 	$(UV) sync --python python3 --locked --all-extras --quiet

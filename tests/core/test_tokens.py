@@ -62,6 +62,15 @@ async def test_a_sound_vocabulary_is_counted_with(tmp_path: Path, monkeypatch: p
     assert await counter.count("<|endoftext|>") == 13  # what a user writes is never a special token
 
 
+async def test_the_real_vocabulary_counts_without_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = warm(Path(".parley/tiktoken")).parent  # `make test` has brought it
+    monkeypatch.setattr(socket.socket, "connect", None)
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "elsewhere")
+    counter = TokenCounter(folder)
+    assert [await counter.count(text) for text in ("hello world", "안녕하세요", "<|endoftext|>")] == [2, 2, 7]
+    assert await counter.count("hello world " * 10_000) == pytest.approx(20_001, abs=5)  # a seam may cut a word
+
+
 def test_warm_writes_what_the_address_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes
 ) -> None:
