@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -22,6 +23,9 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+#: Seconds that the threads of tools have to return when all else has ended.
+THREADS_TIMEOUT = 3.0
 
 Work = Callable[[configuration.Settings, asyncio.Event], Awaitable[None]]
 
@@ -109,13 +113,25 @@ def _run(work: Work, settings: configuration.Settings, log_file: Path | None = N
 
         loop.add_signal_handler(signal.SIGINT, on_interrupt)
         loop.add_signal_handler(signal.SIGTERM, stop.set)
-        await work(settings, stop)
+        code = 1
+        try:
+            await work(settings, stop)
+            code = 0
+        finally:
+            _end_soon(code)
 
     logs.configure(settings.log_level, log_file)
     try:
         asyncio.run(main())
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _end_soon(code: int) -> None:
+    """Python ends when its threads have; that of a tool that never returns is not waited for."""
+    timer = threading.Timer(THREADS_TIMEOUT, os._exit, [code])
+    timer.daemon = True
+    timer.start()
 
 
 def _say(line: str) -> None:

@@ -1,10 +1,13 @@
 """Tools: what the agent can do besides talking."""
 
 import asyncio
+import contextvars
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -15,6 +18,9 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from core.errors import ToolError
+
+#: Tools have threads of their own: one that hangs must not take those by which names are resolved.
+_THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any] | Any]
 
@@ -52,7 +58,8 @@ class ToolAdapter(BaseTool):
         handler = self._tool.handler
         if inspect.iscoroutinefunction(handler):
             return await handler(args)
-        result = await asyncio.to_thread(handler, args)
+        call = partial(contextvars.copy_context().run, handler, args)
+        result = await asyncio.get_running_loop().run_in_executor(_THREADS, call)
         return await result if inspect.isawaitable(result) else result
 
 

@@ -5,6 +5,7 @@ import re
 import signal
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
+from pathlib import Path
 
 from sandbox.models import Asked, Call, Fail, Pause, Say, ScriptedGemini, Turn
 from sandbox.slack import SlackSandbox
@@ -161,6 +162,32 @@ async def test_a_stop_that_cannot_wait_closes_the_answer_with_a_word(start: Star
     assert await bot.program.end(signal.SIGINT) == 0
     (reply,) = bot.replies(root)
     assert reply.text == "A beginning\n\n⚠️ I was restarted before I could finish this answer. Please ask again."
+
+
+async def test_a_tool_that_never_returns_holds_up_neither_the_others_nor_the_end(
+    start: Start, slack: SlackSandbox, tmp_path: Path
+) -> None:
+    source = """
+import time
+from core.tools import Tool
+def function() -> str:
+    "Never returns."
+    time.sleep(3600)
+handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
+"""
+    (tmp_path / "endless.py").write_text(source)
+    bot = await start(
+        lambda asked: [Call("function"), Call("handler")] if "go" in asked.text else "Here.",
+        TOOLS="endless:function,endless:handler",
+        STOP_SECONDS="1",
+    )
+    root = await slack.say("ada", "general", f"{bot.mention} go")
+    await bot.reply(root, lambda text: text.startswith("_Using"))
+    await bot.ask("still there?", "Here.")
+    assert await bot.program.end(signal.SIGTERM, within=15) == 0
+    assert [reply.text for reply in bot.replies(root)] == [
+        "⚠️ I was restarted before I could finish this answer. Please ask again."
+    ]
 
 
 async def test_a_second_ctrl_c_ends_the_program_at_once(start: Start, slack: SlackSandbox) -> None:
