@@ -42,6 +42,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             "SLACK_APP_TOKEN": slack.app_token,
             "MODEL": model,
             "DATABASE_URL": f"sqlite:///{settings.data_dir / 'sandbox.db'}",
+            "STOP_SECONDS": "2",  # who leaves does not wait for an answer
         }
         async with _bot(environment, log) as bot:
             terminal = asyncio.create_task(run_terminal(slack, notices=notices), name="terminal")
