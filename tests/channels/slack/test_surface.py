@@ -114,6 +114,13 @@ async def test_a_refusal_is_waited_out_and_ticks_are_dropped_meanwhile(on: Shown
     assert on.texts == ["a b c"]
 
 
+async def test_a_long_answer_is_posted_no_faster_than_slack_allows(on: Shown) -> None:
+    texts = [str(number) for number in range(7)]
+    assert await on.show(*texts)
+    assert on.texts == texts
+    assert not [call.method for call in on.slack.calls if call.status == 429]
+
+
 @pytest.mark.parametrize("method", ["chat.postMessage", "chat.update"])
 async def test_however_often_slack_says_later_nothing_is_given_up(on: Shown, method: str) -> None:
     await on.show("…", priority=Priority.PROGRESS)
