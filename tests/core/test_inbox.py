@@ -1,7 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,38 +9,12 @@ from sqlalchemy.exc import IntegrityError
 import core.inbox
 from core.errors import StoreError
 from core.inbox import Accepted, Inbox
-from core.sessions.service import SessionService, ensure_session
+from core.sessions.service import ensure_session
 from core.store.database import Database
-from core.store.migrate import migrate
 from core.store.schema import inbox as table
 from core.store.schema import turns as turns_table
-from core.tokens import TokenCounter
-from core.turns import Turn, Turns
-from core.worker import Worker
+from core.turns import Turns
 from tests.inbounds import inbound
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
-    await migrate(database)
-    yield database
-    await database.aclose()
-
-
-@pytest.fixture
-def turns(database: Database) -> Turns:
-    return Turns(database)
-
-
-async def never(turn: Turn) -> None:
-    raise AssertionError("this worker does not run")
-
-
-@pytest.fixture
-def inbox(database: Database, turns: Turns, tmp_path: Path) -> Inbox:
-    service = SessionService(database, TokenCounter(tmp_path))
-    return Inbox(database, service, Worker(turns, never), app="app")
 
 
 async def rows(database: Database, columns: Any = table) -> list[Any]:

@@ -1,7 +1,4 @@
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,61 +6,15 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import StoreError
 from core.inbox import Inbox
-from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.migrate import migrate
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.tokens import TokenCounter
-from core.turns import Turn, Turns
-from core.worker import Worker
+from core.turns import Turns
+from tests.core.conftest import Faulty
 from tests.inbounds import inbound
-
-
-class Faulty(Database):
-    """A database that fails as often as it is told to."""
-
-    failures = 0
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.recovered = asyncio.Event()
-
-    @asynccontextmanager
-    async def write(self) -> AsyncIterator[AsyncConnection]:
-        if self.failures:
-            self.failures -= 1
-            if not self.failures:
-                self.recovered.set()
-            raise StoreError("out of reach")
-        async with super().write() as connection:
-            yield connection
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Faulty]:
-    database = Faulty(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
-    await migrate(database)
-    yield database
-    await database.aclose()
-
-
-@pytest.fixture
-def turns(database: Faulty) -> Turns:
-    return Turns(database, pauses=(0.001, 0.001))
-
-
-async def never(turn: Turn) -> None:
-    raise AssertionError("this worker does not run")
-
-
-@pytest.fixture
-def inbox(database: Faulty, turns: Turns, tmp_path: Path) -> Inbox:
-    return Inbox(database, SessionService(database, TokenCounter(tmp_path)), Worker(turns, never), app="app")
 
 
 async def column(database: Database, chosen: sa.Column[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ from core.store.migrate import migrate
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
 from core.worker import RESET, SHUTDOWN, Worker
-from tests.core.test_turns import Faulty
+from tests.core.conftest import Faulty
 from tests.inbounds import inbound
 
 SECRET = "password=hunter2"

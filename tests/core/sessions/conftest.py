@@ -1,20 +1,10 @@
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.migrate import migrate
 from core.tokens import TokenCounter
-
-
-@pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
-    await migrate(database)
-    yield database
-    await database.aclose()
 
 
 @pytest.fixture
