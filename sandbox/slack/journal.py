@@ -1,15 +1,11 @@
 """What happened in the sandbox, in the order it did: calls, envelopes and changes, for whoever watches."""
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Literal, TypeVar
-from weakref import WeakSet
+from typing import Any, Literal
 
+from sandbox import watch
 from sandbox.slack.workspace import Change
-
-T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
@@ -55,65 +51,19 @@ class Envelope:
     response: dict[str, Any] | None = None
 
 
-class Subscription:
-    """The changes from now on: an async iterator that ends with the sandbox, or by `aclose`."""
-
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[Change | None] = asyncio.Queue()
-
-    def put(self, change: Change | None) -> None:
-        self._queue.put_nowait(change)
-
-    def __aiter__(self) -> "Subscription":
-        return self
-
-    async def __anext__(self) -> Change:
-        change = await self._queue.get()
-        if change is None:
-            self._queue.put_nowait(None)
-            raise StopAsyncIteration
-        return change
-
-    async def aclose(self) -> None:
-        self.put(None)
+Subscription = watch.Subscription[Change]
 
 
-class Journal:
+class Journal(watch.Watch[Change]):
     """Keeps what happened, and wakes whoever waits for something to happen."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[Call] = []
         self.envelopes: list[Envelope] = []
-        self._subscriptions: WeakSet[Subscription] = WeakSet()
-        self._tick = asyncio.Event()
-
-    def subscribe(self) -> Subscription:
-        subscription = Subscription()
-        self._subscriptions.add(subscription)
-        return subscription
-
-    def change(self, change: Change) -> None:
-        for subscription in list(self._subscriptions):
-            subscription.put(change)
-        self.tick()
 
     def call(self, method: str, arguments: dict[str, Any]) -> Call:
         call = Call(method, arguments, monotonic())
         self.calls.append(call)
         self.tick()
         return call
-
-    def tick(self) -> None:
-        """Let those who wait look again."""
-        self._tick.set()
-        self._tick = asyncio.Event()
-
-    async def until(self, predicate: Callable[[], T]) -> T:
-        """Return what `predicate` gives as soon as it is truthy; looks again whenever something happens."""
-        while not (value := predicate()):
-            await self._tick.wait()
-        return value
-
-    def close(self) -> None:
-        for subscription in list(self._subscriptions):
-            subscription.put(None)

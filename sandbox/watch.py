@@ -1,0 +1,65 @@
+"""Changes for whoever watches a sandbox, and a bell for whoever waits for something to happen in it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+from weakref import WeakSet
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+
+class Subscription(Generic[C]):
+    """The changes from now on: an async iterator that ends with the sandbox, or by `aclose`."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[C | None] = asyncio.Queue()
+
+    def put(self, change: C | None) -> None:
+        self._queue.put_nowait(change)
+
+    def __aiter__(self) -> "Subscription[C]":
+        return self
+
+    async def __anext__(self) -> C:
+        change = await self._queue.get()
+        if change is None:
+            self._queue.put_nowait(None)
+            raise StopAsyncIteration
+        return change
+
+    async def aclose(self) -> None:
+        self.put(None)
+
+
+class Watch(Generic[C]):
+    """Tells every subscriber of every change, and wakes whoever waits for something to happen."""
+
+    def __init__(self) -> None:
+        self._subscriptions: WeakSet[Subscription[C]] = WeakSet()
+        self._tick = asyncio.Event()
+
+    def subscribe(self) -> Subscription[C]:
+        subscription = Subscription[C]()
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def change(self, change: C) -> None:
+        for subscription in list(self._subscriptions):
+            subscription.put(change)
+        self.tick()
+
+    def tick(self) -> None:
+        """Let those who wait look again."""
+        self._tick.set()
+        self._tick = asyncio.Event()
+
+    async def until(self, predicate: Callable[[], T]) -> T:
+        """Return what `predicate` gives as soon as it is truthy; looks again whenever something happens."""
+        while not (value := predicate()):
+            await self._tick.wait()
+        return value
+
+    def close(self) -> None:
+        for subscription in list(self._subscriptions):
+            subscription.put(None)
