@@ -11,7 +11,10 @@ _MOST_MARKS = 16
 _MOST_INFO = 40
 
 _MARKS = rf"`{{3,{_MOST_MARKS}}}(?!`)|~{{3,{_MOST_MARKS}}}(?!~)"
-_FENCE = re.compile(rf"^ {{0,3}}(?P<marks>{_MARKS})(?P<info>[^\r\n]*)\r?$")
+_FENCE = re.compile(rf"^ {{0,3}}(?P<marks>{_MARKS})(?P<info>[^\r\n]*)$")
+
+#: CommonMark: a carriage return ends a line, with or without a line feed.
+_LINE_END = re.compile(r"\r\n?|\n")
 
 #: What may be added to close a fence, for every text that may have one: what fits never depends on what follows.
 _CLOSING = 1 + _MOST_MARKS
@@ -107,7 +110,7 @@ class _Fence:
 
 def _fence_after(text: str, fence: _Fence | None) -> _Fence | None:
     """The fence that is open behind `text`, when `fence` was open before it."""
-    for line in text.split("\n"):
+    for line in _LINE_END.split(text):
         if fence is None:
             found = _FENCE.match(line)
             if found and not (found["marks"][0] == "`" and "`" in found["info"]):

@@ -15,6 +15,7 @@ _SHAPES = re.compile(
     | \bsk-[\w-]{12,}                         # OpenAI and Anthropic keys
     | \bAIza[\w-]{20,}                        # Google API keys
     | (?<=://)[^\s/:@]*:[^\s/@]+(?=@)         # user and password in a URL
+    | (?<=[?&]ticket=)[\w.~%-]+                # a Slack socket's address
     | (?i:(?<=bearer\s))[\w.~+/=-]{8,}        # an Authorization header
     """,
     re.VERBOSE,

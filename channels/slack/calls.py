@@ -78,11 +78,11 @@ class Caller:
             try:
                 answer = await self._client.api_call(method, **sent)
             except SlackApiError as error:
-                status, code, retry_after = _refusal(error)
+                status, code, retry_after = refusal(error)
+                if not is_passing(status, code):
+                    raise RefusedError(method, code) from error
                 if status == 429:
                     self._pacer.refused(key, retry_after)
-                elif status < 500 and code not in _PASSING:
-                    raise RefusedError(method, code) from error
                 cause = code or f"HTTP {status}"
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 cause, status = type(error).__name__, 0
@@ -100,7 +100,12 @@ class Caller:
             await asyncio.sleep(pause)
 
 
-def _refusal(error: SlackApiError) -> tuple[int, str, float]:
+def is_passing(status: int, code: str) -> bool:
+    """Whether Slack's refusal says nothing of the call itself, but of the moment."""
+    return status == 429 or status >= 500 or code in _PASSING
+
+
+def refusal(error: SlackApiError) -> tuple[int, str, float]:
     """HTTP status, Slack's error code, and the seconds that it asked to wait."""
     response: Any = error.response
     if isinstance(response, aiohttp.ClientResponse):  # an answer that was no JSON

@@ -15,7 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels import words
 from channels.channel import Heard
-from channels.slack.calls import Caller
+from channels.slack.calls import Caller, is_passing, refusal
 from channels.slack.hearing import NAME, Call, hear, place
 from channels.slack.people import People
 from channels.slack.receipts import Receipts
@@ -218,13 +218,13 @@ async def verify(web: AsyncWebClient, app_token: str) -> str:
         if missing := sorted(SCOPES - granted):
             faults.append(f"SLACK_BOT_TOKEN: the app lacks the scopes {', '.join(missing)}. {_WHERE_SCOPES}")
     except SlackApiError as error:
-        faults.append(f"SLACK_BOT_TOKEN: Slack says {_code(error)}. {_WHERE_BOT_TOKEN}")
+        faults.append(f"SLACK_BOT_TOKEN: Slack says {_code(error, web)}. {_WHERE_BOT_TOKEN}")
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise SettingsError(f"SLACK_API_URL: {web.base_url} cannot be reached ({type(error).__name__}).") from error
     try:
         await web.apps_connections_open(app_token=app_token)
     except SlackApiError as error:
-        faults.append(f"SLACK_APP_TOKEN: Slack says {_code(error)}. {_WHERE_APP_TOKEN}")
+        faults.append(f"SLACK_APP_TOKEN: Slack says {_code(error, web)}. {_WHERE_APP_TOKEN}")
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise SettingsError(f"SLACK_API_URL: {web.base_url} cannot be reached ({type(error).__name__}).") from error
     if faults:
@@ -232,6 +232,14 @@ async def verify(web: AsyncWebClient, app_token: str) -> str:
     return who
 
 
-def _code(error: SlackApiError) -> str:
-    data = getattr(error.response, "data", None)
-    return str(data.get("error")) if isinstance(data, dict) else "something unreadable"
+def _code(error: SlackApiError, web: AsyncWebClient) -> str:
+    """Slack's word for what is wrong with a token.
+
+    Raises:
+        SettingsError: it says nothing of the token.
+    """
+    status, code, _ = refusal(error)
+    if is_passing(status, code):
+        said = code or f"HTTP {status}"
+        raise SettingsError(f"SLACK_API_URL: {web.base_url} cannot answer right now ({said}); try again.") from error
+    return code or f"HTTP {status}, and nothing that Slack would say"

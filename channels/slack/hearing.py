@@ -40,6 +40,8 @@ def hear(body: Mapping[str, Any]) -> Call | None:
         return None
     if event.get("subtype") not in _SPOKEN or event.get("bot_id") or event.get("hidden"):
         return None
+    if event.get("edited"):  # Slack: an edit that brings the bot's name in is an `app_mention` as well
+        return None
     bot_user_id = bot_of(body)
     user, channel, ts = event.get("user"), event.get("channel"), event.get("ts")
     if not (user and channel and ts) or user == bot_user_id:

@@ -2,7 +2,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from channels.channel import Chunk, Limits, Priority
@@ -36,8 +36,8 @@ def planned(text: str, of: Limits = SMALL) -> list[Chunk]:
 def open_fence(text: str) -> str:
     """The marks of the fence that a reader of Markdown would find open at the end of `text`."""
     marks = ""
-    for line in text.split("\n"):
-        found = re.match(r" {0,3}(`{3,16}(?!`)|~{3,16}(?!~))(.*)", line.rstrip("\r"))
+    for line in re.split(r"\r\n?|\n", text):
+        found = re.match(r" {0,3}(`{3,16}(?!`)|~{3,16}(?!~))(.*)", line)
         if not found:
             continue
         if not marks:
@@ -62,6 +62,8 @@ def test_every_chunk_fits_and_has_something_to_read(text: str, of: Limits) -> No
 
 
 @given(texts, limits)
+@example("```\r0", Limits(chunk_size=400, measure=len))
+@example("~~~\r~~~", Limits(chunk_size=400, measure=len))
 def test_every_fence_is_closed_in_its_chunk(text: str, of: Limits) -> None:
     for chunk in planned(text, of):
         assert not open_fence(chunk.text)

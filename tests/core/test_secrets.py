@@ -26,6 +26,11 @@ def test_a_password_in_a_url_is_redacted_and_the_rest_stays() -> None:
     assert redact("postgresql://me:hunter2@host:5432/db") == "postgresql://[redacted]@host:5432/db"
 
 
+def test_the_ticket_in_a_sockets_address_is_redacted() -> None:
+    address = "wss://wss-primary.slack.com/link/?ticket=0a1b-2c.3d~4e&app_id=A1"
+    assert redact(address) == "wss://wss-primary.slack.com/link/?ticket=[redacted]&app_id=A1"
+
+
 def test_an_authorization_header_is_redacted() -> None:
     assert redact("Authorization: Bearer abcdefgh12345") == "Authorization: Bearer [redacted]"
 

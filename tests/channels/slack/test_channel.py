@@ -242,7 +242,17 @@ async def test_an_address_where_no_slack_is_is_told(slack: SlackSandbox) -> None
         await verify(nowhere, slack.app_token)
 
 
+@pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
+@pytest.mark.parametrize("fault", [{"status": 503}, {"status": 429}, {"error": "internal_error"}], ids=str)
+async def test_a_bad_moment_of_slack_is_not_held_against_the_tokens(
+    web: AsyncWebClient, slack: SlackSandbox, method: str, fault: dict[str, Any]
+) -> None:
+    slack.faults.fail(method, **fault)
+    with pytest.raises(SettingsError, match=r"SLACK_API_URL: .* cannot answer right now \(.+\); try again"):
+        await verify(web, slack.app_token)
+
+
 async def test_a_server_that_is_no_slack_is_told(web: AsyncWebClient, slack: SlackSandbox) -> None:
-    slack.faults.fail("auth.test", status=500)
-    with pytest.raises(SettingsError, match="SLACK_BOT_TOKEN: Slack says something unreadable"):
+    slack.faults.fail("auth.test", status=404)
+    with pytest.raises(SettingsError, match="SLACK_BOT_TOKEN: Slack says HTTP 404"):
         await verify(web, slack.app_token)

@@ -58,6 +58,7 @@ def test_what_is_meant_for_the_bot_is_heard(event: dict[str, Any], session: str,
     "event",
     [
         {},
+        MENTION | {"edited": {"user": "U1", "ts": "101.000000"}},
         {"text": f"<@{BOT}2> hi"},
         DIRECT | {"bot_id": "B1"},
         DIRECT | {"subtype": "bot_message", "bot_id": "B1", "user": None},
