@@ -25,6 +25,7 @@ from core.models.provider import (
     ToolCall,
 )
 from core.models.schemas import tool_specs
+from core.models.signatures import mark, own
 
 #: The error code of an answer that ended well and said nothing. ADK's own word for it.
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
@@ -67,7 +68,7 @@ class ModelAdapter(BaseLlm):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         request = self._request(llm_request)
-        answer = _Answer(request.messages)
+        answer = _Answer(request.messages, self.provider.name)
         # The contract: what `stream` returns is an async generator, and closing it closes the connection.
         events = cast(AsyncGenerator[ProviderEvent, None], self.provider.stream(request))
         async with aclosing(events):
@@ -84,7 +85,8 @@ class ModelAdapter(BaseLlm):
 
     def _request(self, llm_request: LlmRequest) -> Request:
         config = llm_request.config
-        messages = convert_messages(llm_request.contents, config.system_instruction)
+        history = convert_messages(llm_request.contents, config.system_instruction)
+        messages = own(history, self.provider.name)
         if not messages or messages[-1].role not in ("user", "tool"):
             messages.append(Message("user", (Text("Go on as instructed."),)))
         return Request(llm_request.model or self.model, messages, tool_specs(config), config)
@@ -127,20 +129,21 @@ class ModelAdapter(BaseLlm):
 class _Answer:
     """What the model has said so far, in the order in which it said it."""
 
-    def __init__(self, messages: Iterable[Message]) -> None:
+    def __init__(self, messages: Iterable[Message], provider: str) -> None:
+        self._provider = provider
         self._pieces: list[Text | Thought | ToolCall] = []
         self._ids = {call.id for message in messages for call in message.tool_calls}
 
     def add(self, piece: Text | Thought | ToolCall) -> None:
-        """Take in a piece: text joins text of its kind, unless either of them has a signature of its own."""
-        if not isinstance(piece, ToolCall) and piece.signature is None:
-            if not piece.text:
-                return
-            last = self._pieces[-1] if self._pieces else None
-            if isinstance(last, Text | Thought) and type(last) is type(piece) and last.signature is None:
-                self._pieces[-1] = type(last)(last.text + piece.text)
-                return
-        self._pieces.append(piece)
+        """Take in a piece: text joins text of its kind, unless either of them has a signature of its own.
+
+        A signature that comes behind the thought that it signs joins it.
+        """
+        joined = _joined(self._pieces[-1], piece) if self._pieces else None
+        if joined is not None:
+            self._pieces[-1] = joined
+        elif isinstance(piece, ToolCall) or piece.text or piece.signature is not None:
+            self._pieces.append(piece)
 
     @property
     def says_something(self) -> bool:
@@ -152,14 +155,26 @@ class _Answer:
         return [self._part(piece) for piece in self._pieces]
 
     def _part(self, piece: Text | Thought | ToolCall) -> types.Part:
+        signature = mark(piece.signature, self._provider)
         if isinstance(piece, ToolCall):
             call = types.FunctionCall(
                 id=unique_id(piece.id, piece.name, self._ids),
                 name=piece.name,
                 args=clean_json(piece.arguments),
             )
-            return types.Part(function_call=call, thought_signature=piece.signature)
-        return _text_part(piece.text, isinstance(piece, Thought), piece.signature)
+            return types.Part(function_call=call, thought_signature=signature)
+        return _text_part(piece.text, isinstance(piece, Thought), signature)
+
+
+def _joined(last: Text | Thought | ToolCall, piece: Text | Thought | ToolCall) -> Text | Thought | None:
+    match last, piece:
+        case Text(before, None), Text(text, None):
+            return Text(before + text)
+        case Thought(before, None), Thought(text, None):
+            return Thought(before + text)
+        case Thought(before, None), Thought("", signature):
+            return Thought(before, signature)
+    return None
 
 
 def _text_part(text: str, thought: bool, signature: bytes | None = None) -> types.Part:

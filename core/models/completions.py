@@ -5,9 +5,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from core.models.messages import safe_name
+from core.models.messages import safe_name, with_safe_ids
 from core.models.provider import Media, Message, Part, Request, Text, ToolResult, ToolSpec
 from core.models.schemas import answer_schema
+
+#: OpenAI: the id of a call has at most so many characters.
+_LONGEST_ID = 40
 
 _AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
@@ -33,7 +36,7 @@ def body(request: Request, *, own_server: bool) -> dict[str, Any]:
     }
     return {
         "model": request.model,
-        "messages": [said for message in request.messages for said in _message(message)],
+        "messages": [said for message in with_safe_ids(request.messages, _LONGEST_ID) for said in _message(message)],
         **{name: value for name, value in given.items() if value is not None},
     }
 

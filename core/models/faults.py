@@ -1,5 +1,10 @@
 """What a vendor's HTTP status means to us; no vendor's own words get into the message."""
 
+from collections.abc import Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from time import time
+
 from core.errors import (
     ProviderAuthError,
     ProviderError,
@@ -30,3 +35,16 @@ def status_error(provider: str, model: str, status: int, *, retry_after: float |
 
 def unknown_model(provider: str, model: str) -> UnknownModelError:
     return UnknownModelError(f"{provider} knows no model {model!r} at this address and for this key")
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
+    with suppress(ValueError):
+        if "retry-after-ms" in headers:
+            return float(headers["retry-after-ms"]) / 1000
+        if "retry-after" in headers:
+            return float(headers["retry-after"])
+    with suppress(ValueError):
+        if "retry-after" in headers:
+            return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time())
+    return None

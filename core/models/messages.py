@@ -6,7 +6,7 @@ right behind the message that made it, nothing answers a call that was never mad
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from google.genai import types
@@ -47,6 +47,30 @@ def unique_id(call_id: str | None, name: str, used: set[str]) -> str:
         unique = f"{wanted}_{number}"
     used.add(unique)
     return unique
+
+
+def with_safe_ids(messages: Iterable[Message], longest: int) -> list[Message]:
+    """The messages with ids of ASCII letters, digits, `_` and `-`, and at most `longest` of them.
+
+    An id that is like that stays; another one is made so and, if need be, gets a number, the same for a call and
+    for its result.
+    """
+    messages = list(messages)
+    given = [call.id for message in messages for call in message.tool_calls]
+    used = {id_ for id_ in given if _is_safe_id(id_, longest)}
+    ids = {id_: id_ for id_ in used}
+    for id_ in given:
+        if id_ not in ids:  # room for the number
+            ids[id_] = unique_id(re.sub(r"[^A-Za-z0-9_-]", "_", id_)[: longest - 6], "", used)
+    return [replace(message, parts=tuple(_with_id(part, ids) for part in message.parts)) for message in messages]
+
+
+def _is_safe_id(id_: str, longest: int) -> bool:
+    return len(id_) <= longest and re.fullmatch(r"[A-Za-z0-9_-]+", id_) is not None
+
+
+def _with_id(part: Part, ids: Mapping[str, str]) -> Part:
+    return replace(part, id=ids.get(part.id, part.id)) if isinstance(part, ToolCall | ToolResult) else part
 
 
 def safe_name(name: str, also: str = "") -> str:

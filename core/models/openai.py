@@ -6,10 +6,8 @@ OpenAI: https://platform.openai.com/docs/api-reference/chat
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
-from email.utils import parsedate_to_datetime
-from time import time
-from typing import Any, cast
+from contextlib import aclosing
+from typing import Any
 
 import openai
 from google.genai import types
@@ -23,16 +21,13 @@ from core.errors import (
     ProviderStalledError,
     ProviderUnavailableError,
 )
+from core.models.calls import read_call
 from core.models.completions import body
-from core.models.faults import status_error, unknown_model
+from core.models.faults import retry_after, status_error, unknown_model
 from core.models.provider import Done, Failed, ProviderEvent, Request, Text, Thought, ToolCall, Usage
 
 #: Seconds that the usage may come after the model has finished.
 _USAGE_SECONDS = 5.0
-
-#: How a call is named whose arguments are no JSON object. There is no such tool, which is what the model gets
-#: told, with its own words before its eyes; no tool runs on arguments that were never meant.
-MALFORMED_CALL = "malformed_call_to_"
 
 _FINISHES = {
     "stop": types.FinishReason.STOP,
@@ -155,8 +150,8 @@ class OpenAIProvider:
                 return exhausted
         if isinstance(error.body, dict) and error.body.get("type") == "exceed_context_size_error":
             return ProviderRequestError(f"the conversation is too long for {model!r}")  # llama.cpp's words
-        retry_after = _retry_after(error.response.headers)
-        return status_error(self.name, model, error.status_code, retry_after=retry_after)
+        wait = retry_after(error.response.headers)
+        return status_error(self.name, model, error.status_code, retry_after=wait)
 
 
 class _Calls:
@@ -184,15 +179,8 @@ class _Calls:
 
     def whole(self, *, cut_short: bool) -> list[ToolCall]:
         """The calls; with `cut_short`, without those whose arguments ended in the middle."""
-        whole = []
-        for call in self._calls:
-            arguments = _arguments(call["arguments"])
-            if arguments is not None:
-                whole.append(ToolCall(call["id"], call["name"], arguments))
-            elif not cut_short:
-                raw = {"arguments": call["arguments"]}
-                whole.append(ToolCall(call["id"], MALFORMED_CALL + call["name"], raw))
-        return whole
+        read = (read_call(call["id"], call["name"], call["arguments"], cut_short=cut_short) for call in self._calls)
+        return [call for call in read if call is not None]
 
     def _begun(self, index: int | None, call_id: str | None, name: str | None) -> dict[str, Any] | None:
         if index is None:
@@ -204,15 +192,6 @@ class _Calls:
                 begins = call_id and call["id"] and call["id"] != call_id
                 return None if begins else call
         return None
-
-
-def _arguments(text: str) -> dict[str, Any] | None:
-    """The arguments that `text` says, or none if it is no JSON object; no text is no arguments."""
-    with suppress(ValueError):
-        arguments = json.loads(text.strip() or "{}", strict=False)
-        if isinstance(arguments, dict):
-            return cast(dict[str, Any], arguments)
-    return None
 
 
 def _heard(delta: Any, calls: _Calls) -> list[ProviderEvent]:
@@ -241,16 +220,3 @@ def _usage(usage: CompletionUsage) -> Usage:
         thinking=thinking,
         cached=(prompt and prompt.cached_tokens) or 0,
     )
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
-    with suppress(ValueError):
-        if "retry-after-ms" in headers:
-            return float(headers["retry-after-ms"]) / 1000
-        if "retry-after" in headers:
-            return float(headers["retry-after"])
-    with suppress(ValueError):
-        if "retry-after" in headers:
-            return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time())
-    return None

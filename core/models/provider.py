@@ -22,7 +22,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What a model that thinks let see of its thinking; never shown to users as the answer."""
+    """What a model that thinks let see of its thinking; never shown to users as the answer.
+
+    In a stream, one without text is the signature of the thought before it.
+    """
 
     text: str
     signature: bytes | None = None
@@ -132,7 +135,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """The vendor, as in `MODEL` and in errors: `gemini`, `openai`, `anthropic`, `local`."""
+        """The vendor, as in `MODEL`, in errors and in signatures: `gemini`, `openai`, `anthropic`, `local`."""
 
     def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
         """Send `request` and yield what comes, ending with one `Done` or one `Failed`.

@@ -158,12 +158,30 @@ async def test_text_is_not_merged_across_a_signature() -> None:
     *partials, final = await respond(events, stream=True)
     assert [(part.text, part.thought_signature) for part in parts(final)] == [
         ("a", None),
-        ("b", b"1"),
+        ("b", b"parley:fake:1"),
         ("cd", None),
-        (None, b"2"),
-        ("", b"3"),
+        (None, b"parley:fake:2"),
+        ("", b"parley:fake:3"),
     ]
     assert [parts(partial)[0].text for partial in partials] == ["a", "b", "c", "d"]
+
+
+async def test_a_signature_that_comes_behind_its_thought_joins_it() -> None:
+    events: list[ProviderEvent] = [
+        Thought("Let "),
+        Thought("me see."),
+        Thought("", b"1"),
+        Thought("", b"2"),
+        Text("42"),
+        Done(),
+    ]
+    *partials, final = await respond(events, stream=True)
+    assert [(part.text, part.thought_signature) for part in parts(final)] == [
+        ("Let me see.", b"parley:fake:1"),
+        ("", b"parley:fake:2"),
+        ("42", None),
+    ]
+    assert [parts(partial)[0].text for partial in partials] == ["Let ", "me see.", "42"]
 
 
 @pytest.mark.parametrize(

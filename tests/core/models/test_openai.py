@@ -21,7 +21,8 @@ from core.errors import (
     UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
-from core.models.openai import MALFORMED_CALL, OpenAIProvider, _Calls
+from core.models.calls import MALFORMED_CALL
+from core.models.openai import OpenAIProvider, _Calls
 from core.models.provider import (
     Done,
     Failed,
