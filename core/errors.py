@@ -5,6 +5,7 @@
     ├── StoreError               the database cannot be reached, or is not what it should be
     │   └── SessionResetError    the session was reset while something still wrote to it
     ├── ToolError                a tool is not what the agent needs it to be
+    ├── StepLimitError           the agent took as many steps as one run may have
     ├── SurfaceError             the platform will not show a reply, whatever is tried
     └── ProviderError            the model could not answer
         ├── ProviderAuthError        the key is missing, wrong, or may not use the model
@@ -50,6 +51,12 @@ class SessionResetError(StoreError):
 
 class ToolError(ParleyError):
     """A tool is declared or configured in a way that the agent cannot use."""
+
+
+class StepLimitError(ParleyError):
+    """The agent called its model as often as one run may, and had not come to an end."""
+
+    public = "This took more steps than I may take."
 
 
 class SurfaceError(ParleyError):

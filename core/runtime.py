@@ -8,6 +8,7 @@ from typing import Any
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.invocation_context import LlmCallsLimitExceededError
 from google.adk.agents.run_config import RunConfig, StreamingMode, ToolThreadPoolConfig
 from google.adk.apps import App
 from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
@@ -18,7 +19,7 @@ from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
-from core.errors import ContentBlockedError, ProviderError
+from core.errors import ContentBlockedError, ProviderError, StepLimitError
 from core.events import StreamEvent
 from core.models.adapter import NO_CONTENT
 from core.models.provider import Usage
@@ -138,6 +139,10 @@ class AgentRuntime:
                     for told in steps.take(event):
                         yield told
             yield steps.end()
+        except LlmCallsLimitExceededError as error:
+            limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
+            limit.__cause__ = error
+            yield StreamEvent("error", error=limit)
         except Exception as error:
             yield StreamEvent("error", error=error)
 

@@ -23,6 +23,9 @@ TIER_3 = Window(calls=50, seconds=60)
 #: Marks what was posted, so that it is found again when Slack's answer to its posting was lost.
 _METADATA = "parley_chunk"
 
+#: Slack: what it says of a message that somebody has deleted, or that may not be edited any more.
+_NOT_EDITABLE = {"message_not_found", "cant_update_message", "edit_window_closed"}
+
 #: The most of a message's plain text that goes into its notification, in characters.
 _NOTICE_SIZE = 3_000
 
@@ -86,9 +89,9 @@ class SlackSurface:
                 priority=priority,
             )
         except RefusedError as refusal:
-            if refusal.code != "message_not_found":
+            if refusal.code not in _NOT_EDITABLE:
                 raise
-            return False  # somebody has deleted it
+            return False
         if answer is None:
             return None
         self._shown[ts] = text

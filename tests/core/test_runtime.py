@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
-from google.adk.agents.invocation_context import InvocationContext, LlmCallsLimitExceededError
+from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.parallel_agent import ParallelAgent
 from google.adk.apps import App
 from google.adk.events.event import Event
@@ -18,7 +18,7 @@ from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import ContentBlockedError, ProviderError, ProviderLimitError
+from core.errors import ContentBlockedError, ProviderError, ProviderLimitError, StepLimitError
 from core.events import StreamEvent
 from core.models.adapter import NO_CONTENT
 from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult, Usage
@@ -281,7 +281,7 @@ async def test_a_model_that_calls_tools_without_end_is_ended(converse: Converse)
     conversation = await converse(provider, tools=[says("sky")])
     conversation.runtime.max_llm_calls = 3
     events = await conversation.events("Look.")
-    assert isinstance(events[-1].error, LlmCallsLimitExceededError)
+    assert isinstance(events[-1].error, StepLimitError)
     assert len(provider.requests) == 3
 
 

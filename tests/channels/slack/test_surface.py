@@ -94,6 +94,14 @@ async def test_a_message_that_somebody_deleted_is_posted_anew(on: Shown, web: As
     assert len(set(on.known)) == 2
 
 
+@pytest.mark.parametrize("code", ["cant_update_message", "edit_window_closed"])
+async def test_a_message_that_may_not_be_edited_any_more_is_followed_by_a_new_one(on: Shown, code: str) -> None:
+    await on.show("half an ans")
+    on.slack.faults.fail("chat.update", error=code)
+    await on.show("half an answer")
+    assert on.texts == ["half an ans", "half an answer"]
+
+
 async def test_a_left_over_message_that_is_gone_is_no_fault(on: Shown, web: AsyncWebClient) -> None:
     await on.show("one", "two")
     await web.chat_delete(channel=on.question.channel.id, ts=on.known[1])

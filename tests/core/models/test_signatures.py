@@ -19,10 +19,13 @@ def said(*parts: Part) -> list[Message]:
 
 @given(providers, st.binary())
 def test_a_signature_comes_back_to_its_provider_as_it_was(provider: str, signature: bytes) -> None:
-    there = [Text("a", mark(signature, provider)), Thought("", mark(signature, provider))]
-    call = ToolCall("c", "f", {}, signature)
-    back = said(Text("a", signature), Thought("", signature), call)
-    assert own(said(*there, replace(call, signature=mark(signature, provider))), provider) == back
+    made: list[Text | Thought | ToolCall] = [
+        Text("a", signature),
+        Thought("", signature),
+        ToolCall("c", "f", {}, signature),
+    ]
+    kept = said(*(replace(part, signature=mark(signature, provider)) for part in made))
+    assert own(kept, provider) == said(*made)
 
 
 @pytest.mark.parametrize(("writer", "reader"), list(permutations(PROVIDERS, 2)))
