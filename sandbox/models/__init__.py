@@ -1,5 +1,6 @@
 """Models that say what a script tells them to, over the vendors' real wire formats, on this machine."""
 
+from sandbox.models.anthropic import ScriptedAnthropic
 from sandbox.models.gemini import ScriptedGemini
 from sandbox.models.openai import ScriptedOpenAI
 from sandbox.models.script import (
@@ -9,6 +10,7 @@ from sandbox.models.script import (
     End,
     Fail,
     Finish,
+    Garble,
     Pause,
     Raw,
     Result,
@@ -27,11 +29,13 @@ __all__ = [
     "End",
     "Fail",
     "Finish",
+    "Garble",
     "Pause",
     "Raw",
     "Result",
     "Say",
     "Script",
+    "ScriptedAnthropic",
     "ScriptedGemini",
     "ScriptedOpenAI",
     "Stall",

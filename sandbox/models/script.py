@@ -97,6 +97,13 @@ class Raw:
 
 
 @dataclass(frozen=True, slots=True)
+class Garble:
+    """Data that is no chunk, nor JSON at all, in the middle of a stream."""
+
+    data: str = '{"oops'
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """The connection breaks."""
 
@@ -111,7 +118,7 @@ class Stall:
     """Nothing comes any more, and the connection stays open."""
 
 
-Step = Say | Think | Call | Pause | Finish | Fail | Raw | Cut | End | Stall
+Step = Say | Think | Call | Pause | Finish | Fail | Raw | Garble | Cut | End | Stall
 Turn = str | Step | Sequence[Step]
 
 

@@ -14,6 +14,7 @@ from sandbox.models.script import (
     End,
     Fail,
     Finish,
+    Garble,
     Pause,
     Player,
     Say,
@@ -100,6 +101,10 @@ class ScriptedServer(ABC):
     def error(self, fail: Fail) -> Chunk:
         """An error's body, in the vendor's shape."""
 
+    def event(self, chunk: Chunk) -> str | None:
+        """The name of the server-sent event that a chunk is, where the vendor gives it one."""
+        return None
+
     def refuse(self, fail: Fail) -> web.Response:
         headers = dict(fail.headers)
         if fail.retry_after is not None:
@@ -128,31 +133,34 @@ class ScriptedServer(ABC):
     async def _stream(self, request: web.Request, steps: Sequence[Step], wire: Wire, last: bytes) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         for step in _pieces(steps):
+            if isinstance(step, Fail) and not response.prepared:
+                return self.refuse(step)
+            if not response.prepared:
+                await response.prepare(request)
             match step:
-                case Fail() if not response.prepared:
-                    return self.refuse(step)
                 case Fail():
-                    body = step.body if step.body is not None else json.dumps(self.error(step))
-                    await response.write(b"data: " + body.encode() + b"\n\n")
+                    await response.write(self._sent(self.error(step), step.body))
                     return response
+                case Garble(data):
+                    await response.write(self._sent({}, data))
                 case Pause() | Stall():
-                    if not response.prepared:
-                        await response.prepare(request)
                     await _wait_out(step)
                 case Cut():
-                    if not response.prepared:
-                        await response.prepare(request)
                     _break_off(request)
                     return response
                 case _:
-                    if not response.prepared:
-                        await response.prepare(request)
                     for chunk in wire.chunks(step):
-                        await response.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+                        await response.write(self._sent(chunk))
                     if isinstance(step, End):
                         return response
         await response.write(last)
         return response
+
+    def _sent(self, chunk: Chunk, text: str | None = None) -> bytes:
+        """A chunk as a server-sent event, with `text` in its place if there is one."""
+        name = self.event(chunk)
+        head = f"event: {name}\n" if name else ""
+        return f"{head}data: {json.dumps(chunk) if text is None else text}\n\n".encode()
 
     async def _whole(self, request: web.Request, steps: Sequence[Step], wire: Wire) -> web.StreamResponse:
         for step in _pieces(steps):

@@ -1,22 +1,31 @@
 """Every provider against its vendor's wire, spoken by a scripted model on this machine."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, NamedTuple, cast
 
 import pytest
 
+from core.models.anthropic import AnthropicProvider
 from core.models.gemini import GeminiProvider
 from core.models.openai import OpenAIProvider
 from core.models.provider import Failed, Message, Provider, ProviderEvent, Request, Text
-from sandbox.models import Script, ScriptedGemini, ScriptedOpenAI
+from sandbox.models import Script, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
+
+Server = ScriptedAnthropic | ScriptedGemini | ScriptedOpenAI
+
+VENDORS: dict[str, tuple[Callable[[str, str], Provider], Callable[..., Server]]] = {
+    "anthropic": (AnthropicProvider, ScriptedAnthropic),
+    "gemini": (GeminiProvider, ScriptedGemini),
+    "openai": (OpenAIProvider, ScriptedOpenAI),
+}
 
 
 class Wired(NamedTuple):
     """A provider at the end of its wire, and the scripted model at the other."""
 
     provider: Provider
-    server: ScriptedGemini | ScriptedOpenAI
+    server: Server
 
     async def ask(self, *messages: Message, **more: Any) -> list[ProviderEvent]:
         asked = messages or (Message("user", (Text("Hi"),)),)
@@ -36,18 +45,16 @@ class Wired(NamedTuple):
 
 @asynccontextmanager
 async def wired(vendor: str, script: Script = (), *, key: str = "key", **server_options: Any) -> AsyncIterator[Wired]:
-    kind = ScriptedGemini if vendor == "gemini" else ScriptedOpenAI
-    async with kind(script, **server_options) as server:
-        provider: Provider = (
-            GeminiProvider(key, server.base_url) if vendor == "gemini" else OpenAIProvider(key, server.base_url)
-        )
+    provider_of, server_of = VENDORS[vendor]
+    async with server_of(script, **server_options) as server:
+        provider = provider_of(key, server.base_url)
         try:
             yield Wired(provider, server)
         finally:
             await provider.aclose()
 
 
-@pytest.fixture(params=["gemini", "openai"])
+@pytest.fixture(params=VENDORS)
 def vendor(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -67,4 +74,10 @@ async def openai_wire() -> AsyncIterator[Wired]:
 @pytest.fixture
 async def gemini_wire() -> AsyncIterator[Wired]:
     async with wired("gemini") as both:
+        yield both
+
+
+@pytest.fixture
+async def anthropic_wire() -> AsyncIterator[Wired]:
+    async with wired("anthropic") as both:
         yield both

@@ -17,7 +17,6 @@ from core.errors import (
     ProviderError,
     ProviderLimitError,
     ProviderRequestError,
-    ProviderUnavailableError,
     UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
@@ -25,7 +24,6 @@ from core.models.calls import MALFORMED_CALL
 from core.models.openai import OpenAIProvider, _Calls
 from core.models.provider import (
     Done,
-    Failed,
     Media,
     Message,
     Text,
@@ -227,13 +225,6 @@ async def test_the_time_to_wait_is_read_in_every_form(
     error = await openai_wire.failure()
     assert isinstance(error, ProviderLimitError)
     assert error.retry_after == seconds
-
-
-async def test_what_is_not_json_is_unavailable(openai_wire: Wired) -> None:
-    openai_wire.server.then([Say("Hel"), Fail(500, body="<html>oops</html>")])
-    failed = (await openai_wire.ask())[-1]
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, ProviderUnavailableError)
 
 
 async def test_thoughts_are_not_given_back(openai_wire: Wired) -> None:

@@ -19,8 +19,6 @@ from core.errors import (
     UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
-from core.models.gemini import GeminiProvider
-from core.models.openai import OpenAIProvider
 from core.models.provider import (
     Done,
     Failed,
@@ -33,8 +31,8 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
-from sandbox.models import Call, Cut, End, Fail, Finish, Pause, Say, Stall, Think
-from tests.core.models.conftest import Wired, wired
+from sandbox.models import Call, Cut, End, Fail, Finish, Garble, Pause, Say, Stall, Step, Think
+from tests.core.models.conftest import VENDORS, Wired, wired
 
 ADD = ToolSpec(
     "add",
@@ -112,16 +110,22 @@ async def test_a_call_of_what_is_no_tool_does_not_spoil_the_history(wire: Wired)
 async def test_sampling_and_limits_reach_the_wire(wire: Wired) -> None:
     wire.server.then("ok")
     config = types.GenerateContentConfig(
-        temperature=0.5, top_p=0.9, max_output_tokens=77, stop_sequences=["END"], labels={"adk": "bot"}
+        temperature=0.5, max_output_tokens=77, stop_sequences=["END"], labels={"adk": "bot"}
     )
     await wire.ask(config=config)
     body = wire.server.requests[0]
     sent = body.get("generationConfig", body)
     assert sent["temperature"] == 0.5
-    assert sent.get("topP", sent.get("top_p")) == 0.9
     assert sent.get("maxOutputTokens", sent.get("max_tokens")) == 77
-    assert sent.get("stopSequences", sent.get("stop")) == ["END"]
+    assert sent.get("stopSequences", sent.get("stop", sent.get("stop_sequences"))) == ["END"]
     assert "labels" not in body
+
+
+async def test_nucleus_sampling_reaches_the_wire(wire: Wired) -> None:
+    wire.server.then("ok")
+    await wire.ask(config=types.GenerateContentConfig(top_p=0.9))
+    body = wire.server.requests[0]
+    assert body.get("generationConfig", {}).get("topP", body.get("top_p")) == 0.9
 
 
 async def test_an_answer_schema_reaches_the_wire(wire: Wired) -> None:
@@ -132,6 +136,9 @@ async def test_an_answer_schema_reaches_the_wire(wire: Wired) -> None:
     body = wire.server.requests[0]
     if "generationConfig" in body:
         assert body["generationConfig"]["responseSchema"]["properties"]["n"]["type"] == "INTEGER"
+    elif "output_config" in body:
+        sent = body["output_config"]["format"]["schema"]
+        assert sent == {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
     else:
         sent = body["response_format"]["json_schema"]["schema"]
         assert sent == {"type": "object", "properties": {"n": {"type": "integer"}}}
@@ -155,6 +162,7 @@ async def test_an_image_reaches_the_wire(wire: Wired) -> None:
         (Fail(500), ProviderUnavailableError, True),
         (Fail(502, body="<html>bad gateway</html>"), ProviderUnavailableError, True),
         (Fail(503, body=""), ProviderUnavailableError, True),
+        (Fail(529, retry_after=3), ProviderUnavailableError, True),
     ],
 )
 async def test_a_refusal_has_its_own_error(wire: Wired, fail: Fail, kind: type[ProviderError], retryable: bool) -> None:
@@ -184,8 +192,7 @@ async def test_a_wrong_key_is_not_repeated_in_the_error(vendor: str) -> None:
 async def test_nobody_at_the_address_is_unavailable(vendor: str) -> None:
     async with wired(vendor) as wire:
         pass
-    kind = GeminiProvider if vendor == "gemini" else OpenAIProvider
-    provider = kind("key", wire.server.base_url)
+    provider = VENDORS[vendor][0]("key", wire.server.base_url)
     error = await Wired(provider, wire.server).failure()
     await provider.aclose()
     assert isinstance(error, ProviderUnavailableError)
@@ -206,6 +213,16 @@ async def test_an_error_in_the_middle_of_a_stream_has_its_name(wire: Wired) -> N
     assert isinstance(failed.error, ProviderUnavailableError)
 
 
+@pytest.mark.parametrize("step", [Garble(), Fail(500, body="<html>oops</html>")], ids=["a chunk", "an error"])
+async def test_what_is_not_json_in_a_stream_is_unavailable(wire: Wired, step: Step) -> None:
+    wire.server.then([Say("Hel"), step])
+    text, failed = await wire.ask()
+    assert text == Text("Hel")
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, ProviderUnavailableError)
+    assert "oops" not in str(failed.error)
+
+
 async def test_a_stream_that_ends_without_being_done_is_an_error(wire: Wired) -> None:
     wire.server.then([Say("Hel"), End()])
     text, failed = await wire.ask()
@@ -215,17 +232,17 @@ async def test_a_stream_that_ends_without_being_done_is_an_error(wire: Wired) ->
 
 
 @pytest.mark.parametrize(
-    ("gemini", "openai", "finish"),
+    ("words", "finish"),
     [
-        ("MAX_TOKENS", "length", types.FinishReason.MAX_TOKENS),
-        ("SAFETY", "content_filter", types.FinishReason.SAFETY),
-        ("OTHER", "who-knows", types.FinishReason.OTHER),
+        ({"gemini": "MAX_TOKENS", "openai": "length", "anthropic": "max_tokens"}, types.FinishReason.MAX_TOKENS),
+        ({"gemini": "SAFETY", "openai": "content_filter", "anthropic": "refusal"}, types.FinishReason.SAFETY),
+        ({"gemini": "OTHER", "openai": "who-knows", "anthropic": "pause_turn"}, types.FinishReason.OTHER),
     ],
 )
 async def test_how_the_model_ended_is_passed_on(
-    wire: Wired, vendor: str, gemini: str, openai: str, finish: types.FinishReason
+    wire: Wired, vendor: str, words: dict[str, str], finish: types.FinishReason
 ) -> None:
-    wire.server.then([Say("Half an ans"), Finish(gemini if vendor == "gemini" else openai)])
+    wire.server.then([Say("Half an ans"), Finish(words[vendor])])
     *_, done = await wire.ask()
     assert isinstance(done, Done)
     assert done.finish is finish
@@ -266,7 +283,7 @@ async def test_many_calls_at_once_do_not_mix(wire: Wired) -> None:
 
 
 async def test_a_blocked_answer_without_a_word_is_an_error_of_its_own(wire: Wired, vendor: str) -> None:
-    wire.server.then([Finish("SAFETY" if vendor == "gemini" else "content_filter")])
+    wire.server.then([Finish({"gemini": "SAFETY", "openai": "content_filter", "anthropic": "refusal"}[vendor])])
     with pytest.raises(ContentBlockedError):
         await _collect(ModelAdapter(model="the-model", provider=wire.provider))
 

@@ -1,0 +1,228 @@
+"""A scripted model behind Anthropic's Messages API.
+
+Anthropic: https://platform.claude.com/docs/en/api/messages and https://platform.claude.com/docs/en/build-with-claude/streaming
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from sandbox.models.script import Asked, Call, Fail, Finish, Raw, Result, Say, Step, Think, split
+from sandbox.models.server import Chunk, ScriptedServer, Wire
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+class ScriptedAnthropic(ScriptedServer):
+    """`POST v1/messages`, `GET v1/models` and `GET v1/models/{id}` under `base_url`.
+
+    A step's signature is what the wire has as text: bytes of ASCII. A `Think` without text that has one is
+    redacted thinking, and the signature its data.
+    """
+
+    @property
+    def base_url(self) -> str:
+        return self._origin
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/v1/messages", self._message),
+            web.get("/v1/models", self._list),
+            web.get("/v1/models/{model:.+}", self._show),
+        ]
+
+    def error(self, fail: Fail) -> Chunk:
+        kind = fail.code or _TYPES.get(fail.status, "api_error" if fail.status >= 500 else "invalid_request_error")
+        return {"type": "error", "error": {"type": kind, "message": fail.message}, "request_id": "req_scripted"}
+
+    def event(self, chunk: Chunk) -> str | None:
+        return str(chunk.get("type", "content_block_delta"))
+
+    async def _message(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        if (refusal := self._refusal(request, body["model"])) is not None:
+            return refusal
+        asked = _read(body, request.headers)
+        return await self.play(request, asked, _Message(asked.model), b"")
+
+    async def _list(self, request: web.Request) -> web.Response:
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
+        return web.json_response({"data": [_card(name) for name in self._models or ()], "has_more": False})
+
+    async def _show(self, request: web.Request) -> web.Response:
+        name = request.match_info["model"]
+        return self._refusal(request, name) or web.json_response(_card(name))
+
+    def _refusal(self, request: web.Request, model: str | None = None) -> web.Response | None:
+        if self._api_key is not None and request.headers.get("x-api-key") != self._api_key:
+            return self.refuse(Fail(401, "invalid x-api-key"))
+        if "anthropic-version" not in request.headers:
+            return self.refuse(Fail(400, "anthropic-version: header is required"))
+        if model is not None and self._models is not None and model not in self._models:
+            return self.refuse(Fail(404, f"model: {model}"))
+        return None
+
+
+class _Message(Wire):
+    """Content comes as blocks, each begun, told in deltas and stopped, within a message that is begun and stopped."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._blocks: list[dict[str, Any]] = []
+        self._is_begun = self._is_open = False
+        self._finish = Finish()
+
+    def chunks(self, step: Step) -> Iterable[Chunk]:
+        match step:
+            case Say(text):
+                yield from self._in_block("text", text=text)
+            case Think("", signature=bytes(data)):
+                yield from self._whole_block({"type": "redacted_thinking", "data": data.decode()})
+            case Think(text):
+                yield from self._in_block("thinking", thinking=text)
+                if step.signature is not None:
+                    yield self._delta("signature_delta", signature=step.signature.decode())
+                    yield from self._stop()
+            case Call():
+                yield from self._call(step)
+            case Finish():
+                yield from self._end(step)
+            case Raw(chunk):
+                yield from self._begin()
+                yield chunk
+            case _:
+                return
+
+    def whole(self) -> Chunk:
+        return {**self._head, "content": self._blocks, **self._reason, "usage": self._usage}
+
+    def _begin(self) -> Iterable[Chunk]:
+        if not self._is_begun:
+            self._is_begun = True
+            usage = {"input_tokens": 1, "output_tokens": 1}
+            unsaid = {"stop_reason": None, "stop_sequence": None, "usage": usage}
+            yield {"type": "message_start", "message": {**self._head, "content": [], **unsaid}}
+            yield {"type": "ping"}
+
+    def _in_block(self, kind: str, **piece: str) -> Iterable[Chunk]:
+        [(name, text)] = piece.items()
+        if not self._is_open or self._blocks[-1]["type"] != kind:
+            empty = {"type": kind, name: ""} | ({"signature": ""} if kind == "thinking" else {})
+            yield from self._start(empty)
+        self._blocks[-1][name] += text
+        yield self._delta(f"{kind}_delta", **piece)
+
+    def _whole_block(self, block: dict[str, Any]) -> Iterable[Chunk]:
+        yield from self._start(block)
+        yield from self._stop()
+
+    def _call(self, call: Call) -> Iterable[Chunk]:
+        arguments = call.raw if call.raw is not None else json.dumps(call.arguments)
+        id_ = call.id if call.id is not None else f"toolu_scripted_{len(self._blocks)}"
+        yield from self._start({"type": "tool_use", "id": id_, "name": call.name, "input": {}})
+        self._blocks[-1]["input"] = call.arguments
+        for piece in ["", *split(arguments, call.pieces)]:
+            yield self._delta("input_json_delta", partial_json=piece)
+        yield from self._stop()
+
+    def _start(self, block: dict[str, Any]) -> Iterable[Chunk]:
+        yield from self._begin()
+        yield from self._stop()
+        self._blocks.append(dict(block))
+        self._is_open = True
+        yield {"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": block}
+
+    def _delta(self, kind: str, **said: str) -> Chunk:
+        if kind == "signature_delta":
+            self._blocks[-1]["signature"] = said["signature"]
+        return {"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": {"type": kind, **said}}
+
+    def _stop(self) -> Iterable[Chunk]:
+        if self._is_open:
+            self._is_open = False
+            yield {"type": "content_block_stop", "index": len(self._blocks) - 1}
+
+    def _end(self, finish: Finish) -> Iterable[Chunk]:
+        self._finish = finish
+        yield from self._begin()
+        yield from self._stop()
+        yield {"type": "message_delta", "delta": self._reason, "usage": self._usage}
+        yield {"type": "message_stop"}
+
+    @property
+    def _head(self) -> dict[str, Any]:
+        return {"id": "msg_scripted", "type": "message", "role": "assistant", "model": self._model}
+
+    @property
+    def _reason(self) -> dict[str, Any]:
+        called = any(block["type"] == "tool_use" for block in self._blocks)
+        reason = self._finish.reason or ("tool_use" if called else "end_turn")
+        return {"stop_reason": reason, "stop_sequence": None}
+
+    @property
+    def _usage(self) -> Chunk:
+        """Anthropic: `output_tokens` includes the thinking, `input_tokens` leaves out what the cache had."""
+        finish = self._finish
+        return {
+            "input_tokens": finish.input - finish.cached,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": finish.cached,
+            "output_tokens": finish.output + finish.thinking,
+            "output_tokens_details": {"thinking_tokens": finish.thinking},
+        }
+
+
+def _card(name: str) -> Chunk:
+    return {"type": "model", "id": name, "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
+
+
+def _read(body: dict[str, Any], headers: Mapping[str, str]) -> Asked:
+    messages = body["messages"]
+    said = [(message["role"], _text(message["content"])) for message in messages]
+    return Asked(
+        model=body["model"],
+        text=next((text for role, text in reversed(said) if role == "user" and text), ""),
+        system=_text(body.get("system") or ""),
+        messages=tuple(said),
+        tools=tuple(tool["name"] for tool in body.get("tools") or ()),
+        results=tuple(_results(messages)),
+        body=body,
+        headers=headers,
+        streaming=bool(body.get("stream")),
+    )
+
+
+def _results(messages: Sequence[dict[str, Any]]) -> list[Result]:
+    names: dict[str, str] = {}
+    results: list[Result] = []
+    for message in messages:
+        blocks = _blocks(message["content"])
+        if message["role"] == "assistant":
+            names = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
+            results = []
+        for block in blocks:
+            if block["type"] == "tool_result":
+                id_ = block["tool_use_id"]
+                results.append(Result(id_, names.get(id_), json.loads(_text(block["content"]))))
+    return results
+
+
+def _text(content: Any) -> str:
+    return "".join(block["text"] for block in _blocks(content) if block["type"] == "text")
+
+
+def _blocks(content: Any) -> Sequence[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
