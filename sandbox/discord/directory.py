@@ -1,0 +1,77 @@
+"""Who and what there is, over REST: the bot, its application, the gateway, the server, its channels.
+
+Discord: docs.discord.com/developers/resources.
+"""
+
+from sandbox.discord.api import Api
+from sandbox.discord.gateway import Gateway
+from sandbox.discord.requests import NOT_TO_THIS_USER, UNKNOWN_MEMBER, DiscordError, Reply, Request
+
+#: Discord: so many sessions may be begun in a day.
+SESSIONS_A_DAY = 1000
+
+
+class Directory:
+    def __init__(self, api: Api, gateway: Gateway) -> None:
+        self._api = api
+        self._at = gateway
+        self._guild = api.guild
+        self._payloads = api.payloads
+        api.add("GET /users/@me", lambda _: Reply(self._payloads.me()))
+        api.add("GET /applications/@me", lambda _: Reply(self._payloads.application()))
+        api.add("GET /oauth2/applications/@me", lambda _: Reply(self._payloads.application()))
+        api.add("GET /users/{user}", lambda request: Reply(self._payloads.user(api.user(request.ids["user"]))))
+        api.add("GET /gateway", lambda _: Reply({"url": self._at.url}))
+        api.add("GET /gateway/bot", self._gateway)
+        api.add("POST /users/@me/channels", self._open_dm)
+        api.add("GET /channels/{channel}", lambda request: Reply(self._payloads.channel(api.channel(request))))
+        api.add("GET /guilds/{guild}", self._read_guild)
+        api.add("GET /guilds/{guild}/channels", self._channels)
+        api.add("GET /guilds/{guild}/members/{user}", self._member)
+        api.add("GET /guilds/{guild}/threads/active", self._active_threads)
+
+    def _gateway(self, request: Request) -> Reply:
+        limit = {
+            "total": SESSIONS_A_DAY,
+            "remaining": max(0, SESSIONS_A_DAY - len(self._at.sessions)),
+            "reset_after": 86_400_000,
+            "max_concurrency": 1,
+        }
+        return Reply({"url": self._at.url, "shards": 1, "session_start_limit": limit})
+
+    def _open_dm(self, request: Request) -> Reply:
+        user = self._api.user(str(request.form.get("recipient_id")))
+        if user.is_bot:
+            raise DiscordError(400, NOT_TO_THIS_USER, "Cannot send messages to this user")
+        return Reply(self._payloads.channel(self._guild.open_dm(user)))
+
+    def _read_guild(self, request: Request) -> Reply:
+        self._api.check_guild(request)
+        about = self._payloads.guild()
+        if request.query.get("with_counts") in ("1", "true", "True"):
+            people = len(self._guild.users)
+            about |= {"approximate_member_count": people, "approximate_presence_count": people}
+        return Reply(about)
+
+    def _channels(self, request: Request) -> Reply:
+        self._api.check_guild(request)
+        return Reply([self._payloads.channel(c) for c in self._guild.channels.values() if c.kind in ("text", "forum")])
+
+    def _member(self, request: Request) -> Reply:
+        self._api.check_guild(request)
+        user = self._guild.users.get(request.ids["user"])
+        if user is None:
+            raise DiscordError(404, UNKNOWN_MEMBER, "Unknown Member")
+        return Reply(self._payloads.member(user))
+
+    def _active_threads(self, request: Request) -> Reply:
+        self._api.check_guild(request)
+        bot = self._guild.bot.id
+        threads = [thread for thread in self._guild.threads() if thread.admits(bot)]
+        return Reply(
+            {
+                "threads": [self._payloads.channel(thread) for thread in threads],
+                "members": [self._payloads.thread_member(t, bot) for t in threads if bot in t.participants],
+                "has_more": False,
+            }
+        )

@@ -1,0 +1,119 @@
+"""A request to the REST API: its body, JSON or multipart, and what is refused about it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import BodyPartReader, web
+
+#: Of one request, in bytes. Discord: docs.discord.com/developers/reference, "Uploading Files".
+REQUEST_SIZE = 25 * 2**20
+
+# Discord: docs.discord.com/developers/topics/opcodes-and-status-codes, "JSON".
+UNKNOWN_CHANNEL, UNKNOWN_GUILD, UNKNOWN_MEMBER, UNKNOWN_MESSAGE = 10003, 10004, 10007, 10008
+UNKNOWN_USER, UNKNOWN_EMOJI, UNKNOWN_WEBHOOK, UNKNOWN_INTERACTION = 10013, 10014, 10015, 10062
+TOO_LARGE, ALREADY_ACKNOWLEDGED, MISSING_ACCESS = 40005, 40060, 50001
+NOT_THE_AUTHOR, EMPTY_MESSAGE, NOT_TO_THIS_USER, NO_MESSAGES_HERE = 50005, 50006, 50007, 50008
+MISSING_PERMISSIONS, INVALID_WEBHOOK_TOKEN, INVALID_FORM, ARCHIVED = 50013, 50027, 50035, 50083
+MALFORMED, THREAD_EXISTS = 50109, 160004
+
+
+class DiscordError(Exception):
+    """What Discord answers in place of a result."""
+
+    def __init__(self, status: int, code: int, message: str, errors: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.body: dict[str, Any] = {"message": message, "code": code} | ({"errors": errors} if errors else {})
+
+
+def invalid(field: str, code: str, message: str) -> DiscordError:
+    """A form that does not hold: 50035, and which field (`a.b.0`) is wrong and why."""
+    errors: dict[str, Any] = {"_errors": [{"code": code, "message": message}]}
+    for name in reversed(field.split(".")):
+        errors = {name: errors}
+    return DiscordError(400, INVALID_FORM, "Invalid Form Body", errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One file of a multipart body; `field` is its name there (`files[0]`)."""
+
+    field: str
+    name: str
+    data: bytes
+    content_type: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    json: Any
+    uploads: Sequence[Upload] = ()
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """The body where it is to be an object.
+
+        Raises:
+            DiscordError: 50109, if it is none.
+        """
+        if not isinstance(self.json, dict):
+            raise DiscordError(400, MALFORMED, "The request body contains invalid JSON.")
+        return self.json
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as its route sees it: `ids` are the parts of its path, by their names in the route."""
+
+    ids: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Body
+
+    @property
+    def form(self) -> dict[str, Any]:
+        return self.body.form
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is answered; no body, no JSON."""
+
+    body: Any = None
+    status: int = 200
+
+
+NO_CONTENT = Reply(status=204)
+
+
+async def read(request: web.Request) -> Body:
+    """Read the body.
+
+    Raises:
+        DiscordError: it is too large, or no JSON.
+    """
+    if (request.content_length or 0) > REQUEST_SIZE:
+        raise DiscordError(413, TOO_LARGE, "Request entity too large")
+    try:
+        if request.content_type.startswith("multipart/"):
+            return await _read_parts(request)
+        raw = await request.read()
+        return Body(json.loads(raw) if raw else {})
+    except ValueError:
+        raise DiscordError(400, MALFORMED, "The request body contains invalid JSON.") from None
+
+
+async def _read_parts(request: web.Request) -> Body:
+    body: Any = {}
+    uploads: list[Upload] = []
+    async for part in await request.multipart():
+        if not isinstance(part, BodyPartReader):
+            continue
+        data = bytes(await part.read())
+        if part.name == "payload_json":
+            body = json.loads(data)
+        elif part.filename:
+            uploads.append(Upload(part.name or "", part.filename, data, part.headers.get("Content-Type")))
+    return Body(body, uploads)
