@@ -3,7 +3,7 @@
 UV := $(shell command -v uv || echo .uv/bin/uv)
 WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 
-.PHONY: run test lint format bench-sessions check warm clean
+.PHONY: run test lint format bench-deltas bench-sessions check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -22,6 +22,9 @@ format: .venv/ready
 
 bench-sessions: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.sessions $(LENGTHS)
+
+bench-deltas: .venv/ready $(WARM)
+	@.venv/bin/python -m benchmarks.deltas $(STREAMS)
 
 check: .venv/ready
 	@.venv/bin/python -m bot check

@@ -15,6 +15,7 @@ from core.errors import SettingsError, StoreError
 from core.inbox import Inbox
 from core.models.adapter import ModelAdapter
 from core.models.catalog import make_provider
+from core.models.merging import Merging
 from core.runtime import AgentRuntime, warm_up
 from core.sessions.service import SessionService
 from core.store.database import Database
@@ -67,9 +68,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
         sessions = SessionService(database, counter, budget=settings.history_tokens, agent=settings.agent_name)
-        app = make_app(
-            settings.agent, model=ModelAdapter(model=model, provider=provider), tools=load_tools(settings.tools)
-        )
+        adapter = ModelAdapter(model=model, provider=Merging(provider))
+        app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools))
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
