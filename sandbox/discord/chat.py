@@ -174,5 +174,3 @@ def _emoji(request: Request) -> str:
     if emoji.isascii():
         raise DiscordError(400, UNKNOWN_EMOJI, "Unknown Emoji")
     return emoji
-
-

@@ -1,7 +1,7 @@
 """What goes wrong, on request."""
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,11 +25,11 @@ class Fault:
 class Faults:
     """Faults to come. Each route's are used up in the order in which they were asked for, one a call.
 
-    Routes are named as Discord documents them: `POST /channels/{channel}/messages`.
+    `routes` are those that there are, named as Discord documents them: `POST /channels/{channel}/messages`.
     """
 
-    def __init__(self, routes: Container[str]) -> None:
-        self._routes = routes
+    def __init__(self, routes: Collection[str]) -> None:
+        self.routes = routes
         self._pending: dict[str, deque[Fault]] = {}
         self._handshakes = 0
         self._resumes = 0
@@ -91,6 +91,6 @@ class Faults:
         return refused
 
     def _add(self, route: str, times: int, fault: Fault) -> None:
-        if route not in self._routes:
+        if route not in self.routes:
             raise ValueError(f"there is no route {route}")
         self._pending.setdefault(route, deque()).extend([fault] * times)

@@ -234,8 +234,9 @@ class Interactions:
                 "response_message_loading": message.loading,
                 "response_message_ephemeral": message.ephemeral_to is not None,
             }
-        resource = {} if type_ == DEFER_UPDATE else {"resource": {"type": type_, "message": self._shown(message)}}
-        return {"interaction": about} | resource
+        if type_ in (DEFER, DEFER_UPDATE):
+            return {"interaction": about}
+        return {"interaction": about, "resource": {"type": type_, "message": self._shown(message)}}
 
     # What follows
 

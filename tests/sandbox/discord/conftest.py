@@ -34,6 +34,7 @@ class Bot(discord.Client):
         self.tree = app_commands.CommandTree(self)
         self.heard: asyncio.Queue[discord.Message] = asyncio.Queue()
         self.told: list[str] = []
+        self.resumed = asyncio.Event()
 
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
         """Do not wait for the 5 s that sessions keep between each other."""
@@ -51,6 +52,7 @@ class Bot(discord.Client):
 
     async def on_resumed(self) -> None:
         self.told.append("resumed")
+        self.resumed.set()
 
     async def next_message(self) -> discord.Message:
         return await asyncio.wait_for(self.heard.get(), 5)
