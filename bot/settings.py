@@ -38,6 +38,8 @@ class Settings(BaseSettings):
     google_base_url: str | None = None
     openai_api_key: SecretStr | None = None
     openai_base_url: str | None = None
+    anthropic_api_key: SecretStr | None = None
+    anthropic_base_url: str | None = None
 
     agent_name: str = DEFAULT_NAME
     agent_instruction: str = DEFAULT_INSTRUCTION
@@ -82,7 +84,7 @@ class Settings(BaseSettings):
     def _is_app_token(cls, value: SecretStr | None) -> SecretStr | None:
         return _begins(value, "xapp-", "Basic Information, App-Level Tokens (scope connections:write)")
 
-    @field_validator("slack_api_url", "google_base_url", "openai_base_url")
+    @field_validator("slack_api_url", "google_base_url", "openai_base_url", "anthropic_base_url")
     @classmethod
     def _is_address(cls, value: str | None) -> str | None:
         try:
@@ -170,6 +172,8 @@ class Settings(BaseSettings):
             google_base_url=self.google_base_url,
             openai_api_key=_revealed(self.openai_api_key),
             openai_base_url=self.openai_base_url,
+            anthropic_api_key=_revealed(self.anthropic_api_key),
+            anthropic_base_url=self.anthropic_base_url,
         )
 
     @property

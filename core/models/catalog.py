@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import cast
 
 from core.errors import ProviderStalledError, SettingsError
 from core.models.provider import Failed, Message, Provider, ProviderEvent, Request, Text
 
-_KNOWN = "gemini-NAME, openai/NAME or local/NAME"
+_KNOWN = "gemini-NAME, openai/NAME, anthropic/NAME or local/NAME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class Endpoints:
     google_base_url: str | None = None
     openai_api_key: str | None = field(default=None, repr=False)
     openai_base_url: str | None = None
+    anthropic_api_key: str | None = field(default=None, repr=False)
+    anthropic_base_url: str | None = None
 
 
 def make_provider(model: str, endpoints: Endpoints) -> tuple[Provider, str]:
@@ -33,7 +36,11 @@ def make_provider(model: str, endpoints: Endpoints) -> tuple[Provider, str]:
     if model.startswith("gemini-"):
         return _gemini(model, endpoints), model
     vendor, _, name = model.partition("/")
-    makers: dict[str, Callable[[str, Endpoints], Provider]] = {"openai": _openai, "local": _local}
+    makers: dict[str, Callable[[str, Endpoints], Provider]] = {
+        "openai": _openai,
+        "anthropic": _anthropic,
+        "local": _local,
+    }
     if vendor not in makers or not name.strip():
         raise SettingsError(f"MODEL={model}: there is no such provider; it is {_KNOWN}")
     return makers[vendor](name, endpoints), name
@@ -72,23 +79,34 @@ def _openai(_name: str, endpoints: Endpoints) -> Provider:
             "OPENAI_API_KEY is not set: get a key at https://platform.openai.com/api-keys, "
             "or set OPENAI_BASE_URL to a server that needs none"
         )
-    _need_openai()
+    _need("openai")
     from core.models.openai import OpenAIProvider  # noqa: PLC0415 - an extra
 
     return OpenAIProvider(endpoints.openai_api_key or "no-key", endpoints.openai_base_url)
 
 
+def _anthropic(_name: str, endpoints: Endpoints) -> Provider:
+    if not endpoints.anthropic_api_key:
+        raise SettingsError("ANTHROPIC_API_KEY is not set: get a key at https://platform.claude.com/settings/keys")
+    _need("anthropic")
+    from core.models.anthropic import AnthropicProvider  # noqa: PLC0415 - an extra
+
+    return AnthropicProvider(endpoints.anthropic_api_key, endpoints.anthropic_base_url)
+
+
 def _local(name: str, _endpoints: Endpoints) -> Provider:
-    _need_openai()
+    _need("openai")
     from core.models.local import LocalProvider  # noqa: PLC0415 - it needs an extra
 
     return LocalProvider(name)
 
 
-def _need_openai() -> None:
+def _need(package: str) -> None:
+    """An SDK that is an extra, under the same name."""
     try:
-        import openai  # noqa: F401, PLC0415 - an extra
+        import_module(package)
     except ImportError:
         raise SettingsError(
-            "MODEL: the package `openai` is not installed; `pip install 'parley[openai]'` or `uv sync --extra openai`"
+            f"MODEL: the package `{package}` is not installed; "
+            f"`pip install 'parley[{package}]'` or `uv sync --extra {package}`"
         ) from None

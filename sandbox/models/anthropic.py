@@ -67,8 +67,9 @@ class ScriptedAnthropic(ScriptedServer):
         return self._refusal(request, name) or web.json_response(_card(name))
 
     def _refusal(self, request: web.Request, model: str | None = None) -> web.Response | None:
-        if self._api_key is not None and request.headers.get("x-api-key") != self._api_key:
-            return self.refuse(Fail(401, "invalid x-api-key"))
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self._api_key is not None and self._api_key not in (bearer, request.headers.get("x-api-key")):
+            return self.refuse(Fail(401, "invalid API key"))
         if "anthropic-version" not in request.headers:
             return self.refuse(Fail(400, "anthropic-version: header is required"))
         if model is not None and self._models is not None and model not in self._models:

@@ -14,7 +14,19 @@ from sandbox.slack import SlackSandbox
 from sandbox.slack.workspace import Channel, Message
 
 #: Settings of whoever runs the tests, which must not reach the bot.
-FOREIGN = ("SLACK_", "OPENAI_", "GOOGLE_", "GEMINI_", "MODEL", "DATABASE_URL", "AGENT_", "TOOLS", "DYNO", "LOG_LEVEL")
+FOREIGN = (
+    "SLACK_",
+    "OPENAI_",
+    "ANTHROPIC_",
+    "GOOGLE_",
+    "GEMINI_",
+    "MODEL",
+    "DATABASE_URL",
+    "AGENT_",
+    "TOOLS",
+    "DYNO",
+    "LOG_LEVEL",
+)
 
 
 class Program:

@@ -21,7 +21,7 @@ from tests.acceptance.conftest import Program
         ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}, ["GOOGLE_API_KEY is not set", "aistudio"]),
         (
             {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "MODEL": "martian/m1"},
-            ["MODEL=martian/m1", "gemini-NAME", "openai/NAME", "local/NAME"],
+            ["MODEL=martian/m1", "gemini-NAME", "openai/NAME", "anthropic/NAME", "local/NAME"],
         ),
         (
             {"SLACK_API_URL": "http://[::1", "OPENAI_BASE_URL": "nowhere", "GOOGLE_BASE_URL": "http://h:port"},

@@ -11,10 +11,10 @@ from core.errors import (
     UnknownModelError,
 )
 from core.models.catalog import Endpoints, make_provider, probe
-from sandbox.models import Fail, Say, ScriptedGemini, ScriptedOpenAI, Stall, Think
+from sandbox.models import Fail, Say, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI, Stall, Think
 from tests.core.models.conftest import Wired, wired
 
-KEYS = Endpoints(google_api_key="secret-google", openai_api_key="secret-openai")
+KEYS = Endpoints(google_api_key="secret-google", openai_api_key="secret-openai", anthropic_api_key="secret-claude")
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,7 @@ KEYS = Endpoints(google_api_key="secret-google", openai_api_key="secret-openai")
         ("gemini-2.5-flash", "gemini", "gemini-2.5-flash"),
         ("openai/gpt-5-mini", "openai", "gpt-5-mini"),
         ("openai/meta-llama/Llama-3", "openai", "meta-llama/Llama-3"),
+        ("anthropic/claude-sonnet-4-5", "anthropic", "claude-sonnet-4-5"),
         ("local/smollm2-135m", "local", "smollm2-135m"),
     ],
 )
@@ -32,13 +33,15 @@ async def test_a_model_names_its_provider(model: str, vendor: str, name: str) ->
     await provider.aclose()
 
 
-@pytest.mark.parametrize("model", ["", "gpt-5", "openai/", "openai/ ", "/gpt-5", "claude-5", "nobody/model"])
+@pytest.mark.parametrize(
+    "model", ["", "gpt-5", "openai/", "openai/ ", "anthropic/", "/gpt-5", "claude-5", "nobody/model"]
+)
 def test_a_model_of_no_provider_is_a_settings_error_that_names_the_known_ones(model: str) -> None:
     with pytest.raises(SettingsError) as raised:
         make_provider(model, KEYS)
     [fault] = raised.value.faults
     assert fault.startswith(f"MODEL={model}:")
-    assert all(known in fault for known in ("gemini-NAME", "openai/NAME", "local/NAME"))
+    assert all(known in fault for known in ("gemini-NAME", "openai/NAME", "anthropic/NAME", "local/NAME"))
 
 
 @pytest.mark.parametrize(
@@ -46,6 +49,7 @@ def test_a_model_of_no_provider_is_a_settings_error_that_names_the_known_ones(mo
     [
         ("gemini-2.5-flash", "GOOGLE_API_KEY", "https://aistudio.google.com/apikey"),
         ("openai/gpt-5", "OPENAI_API_KEY", "https://platform.openai.com/api-keys"),
+        ("anthropic/claude-x", "ANTHROPIC_API_KEY", "https://platform.claude.com/settings/keys"),
     ],
 )
 def test_a_missing_key_is_named_with_where_to_get_it(model: str, variable: str, where: str) -> None:
@@ -73,10 +77,23 @@ async def test_googles_address_is_a_setting() -> None:
     assert server.asked[0].model == "gemini-2.5-flash"
 
 
-@pytest.mark.parametrize("model", ["openai/gpt-5", "local/smollm2-135m"])
-def test_a_missing_package_is_named_with_how_to_get_it(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(SettingsError, match=r"parley\[openai\]"):
+async def test_anthropics_address_is_a_setting() -> None:
+    async with ScriptedAnthropic(["ok"], api_key="k") as server:
+        endpoints = Endpoints(anthropic_api_key="k", anthropic_base_url=server.base_url)
+        provider, name = make_provider("anthropic/claude-x", endpoints)
+        await probe(provider, name)
+        await provider.aclose()
+    assert server.asked[0].model == "claude-x"
+
+
+@pytest.mark.parametrize(
+    ("model", "package"), [("openai/gpt-5", "openai"), ("local/smollm2-135m", "openai"), ("anthropic/m", "anthropic")]
+)
+def test_a_missing_package_is_named_with_how_to_get_it(
+    model: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SettingsError, match=rf"parley\[{package}\]"):
         make_provider(model, KEYS)
 
 
