@@ -1,0 +1,177 @@
+"""Messages over REST, by the real client."""
+
+import io
+from typing import Any
+
+import aiohttp
+import discord
+import pytest
+
+from sandbox.discord import DiscordSandbox
+from tests.sandbox.discord.conftest import Bot, Connect, intents_of
+
+
+@pytest.fixture
+async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+    return await connect(server)
+
+
+async def refusal(call: Any) -> tuple[int, int]:
+    """Status and code of what Discord answered to a call that it refused."""
+    with pytest.raises(discord.HTTPException) as refused:
+        await call
+    return refused.value.status, refused.value.code
+
+
+async def test_a_mention_is_heard_and_its_answer_grows_by_edits(server: DiscordSandbox, bot: Bot) -> None:
+    await server.say("ada", "general", f"<@{server.bot_id}> who is there?")
+    heard = await bot.next_message()
+    assert bot.user in heard.mentions
+    assert heard.author.name == "ada"
+    answer = await heard.channel.send("…", reference=heard)
+    await answer.edit(content="only")
+    await answer.edit(content="only us")
+    question, reply = server.messages("general")
+    assert [version.text for version in reply.versions] == ["…", "only", "only us"]
+    assert reply.reply_to is question
+    assert reply.edited
+    assert not question.edited
+
+
+async def test_a_message_tells_whom_it_calls_by_default_and_what_is_allowed(server: DiscordSandbox, bot: Bot) -> None:
+    channel, ada, grace = bot.place(server, "general"), server.people["ada"].id, server.people["grace"].id
+    text = f"<@{ada}> <@{grace}> <@&123> @everyone @here"
+    nobody, one = discord.AllowedMentions.none(), discord.AllowedMentions(users=[discord.Object(ada)], everyone=False)
+    for allowed in (None, nobody, one):
+        await channel.send(text, allowed_mentions=allowed)
+    by_default, none, only_ada = server.messages("general")
+    assert by_default.text == "@Ada Lovelace @Grace Hopper <@&123> @everyone @here"
+    assert by_default.pings == {ada, grace, "123", "everyone", "here"}
+    assert none.pings == frozenset()
+    assert only_ada.pings == {ada, "123"}
+
+
+async def test_an_edit_calls_by_the_defaults_whatever_the_post_said(server: DiscordSandbox, bot: Bot) -> None:
+    channel, ada = bot.place(server, "general"), server.people["ada"].id
+    sent = await channel.send(f"<@{ada}>", allowed_mentions=discord.AllowedMentions.none())
+    (message,) = server.messages("general")
+    assert message.pings == frozenset()
+    await sent.edit(view=discord.ui.View())
+    assert message.versions[-1].pings == {ada}
+    await sent.edit(content=f"<@{ada}>!", allowed_mentions=discord.AllowedMentions.none())
+    assert message.versions[-1].pings == frozenset()
+
+
+async def test_a_reply_calls_who_is_replied_to_unless_told_otherwise(server: DiscordSandbox, bot: Bot) -> None:
+    await server.say("ada", "general", f"<@{server.bot_id}>")
+    heard = await bot.next_message()
+    await heard.reply("yes")
+    await heard.reply("yes", mention_author=False)
+    _, calling, quiet = server.messages("general")
+    assert (calling.pings, quiet.pings) == ({server.people["ada"].id}, frozenset())
+
+
+async def test_who_may_not_call_everyone_does_not(server: DiscordSandbox, bot: Bot) -> None:
+    server.permissions.discard("mention_everyone")
+    await bot.place(server, "general").send(f"@everyone <@{server.people['ada'].id}>")
+    assert server.messages("general")[0].pings == {server.people["ada"].id}
+
+
+async def test_a_nonce_that_is_enforced_makes_no_second_message(server: DiscordSandbox, bot: Bot) -> None:
+    channel = bot.place(server, "general")
+    first = await channel.send("once", nonce="turn-1")
+    again = await channel.send("once", nonce="turn-1")
+    other = await channel.send("twice", nonce="turn-2")
+    assert first.id == again.id != other.id
+    assert [message.text for message in server.messages("general")] == ["once", "twice"]
+    assert await refusal(channel.send("x", nonce="n" * 26)) == (400, 50035)
+
+
+async def test_a_lost_reply_has_posted_and_its_nonce_finds_it(server: DiscordSandbox, bot: Bot) -> None:
+    channel = bot.place(server, "general")
+    server.faults.lose_reply("POST /channels/{channel}/messages")
+    with pytest.raises(aiohttp.ClientError):
+        await channel.send("once", nonce="turn-1")
+    assert server.calls[-1].status == 0
+    found = await channel.send("once", nonce="turn-1")
+    assert [message.id for message in server.messages("general")] == [str(found.id)]
+
+
+async def test_sizes_are_discords(server: DiscordSandbox, bot: Bot) -> None:
+    channel = bot.place(server, "general")
+    sent = await channel.send("x" * 2000)
+    assert await refusal(channel.send("x" * 2001)) == (400, 50035)
+    assert await refusal(sent.edit(content="x" * 2001)) == (400, 50035)
+    assert await refusal(channel.send("  \n")) == (400, 50006)
+    assert await refusal(channel.send(embed=discord.Embed(description="x" * 4097))) == (400, 50035)
+    assert await refusal(channel.send(file=discord.File(io.BytesIO(b"x" * (10 * 2**20 + 1)), "big"))) == (413, 40005)
+    assert len(server.messages("general")) == 1
+
+
+async def test_what_is_not_there_or_not_ones_own_is_refused(server: DiscordSandbox, bot: Bot) -> None:
+    channel = bot.place(server, "general")
+    server.add_channel("secret", members=["ada"], bot=False)
+    foreign = await channel.fetch_message(int((await server.say("ada", "general", "mine")).id))
+    gone = await channel.send("gone")
+    await gone.delete()
+    assert await refusal(bot.fetch_channel(1)) == (404, 10003)
+    assert await refusal(gone.edit(content="back")) == (404, 10008)
+    assert await refusal(foreign.edit(content="mine")) == (403, 50005)
+    assert await refusal(foreign.delete()) == (403, 50013)
+    assert await refusal(bot.fetch_channel(int(server.channels["secret"].id))) == (403, 50001)
+    server.permissions.discard("send_messages")
+    assert await refusal(channel.send("hello")) == (403, 50013)
+    server.permissions.discard("view_channel")
+    assert await refusal(channel.send("hello")) == (403, 50001)
+
+
+async def test_files_go_out_and_come_in(server: DiscordSandbox, bot: Bot) -> None:
+    sent = await bot.place(server, "general").send("all of it", file=discord.File(io.BytesIO(b"# All"), "answer.md"))
+    assert await sent.attachments[0].read() == b"# All"
+    (message,) = server.messages("general")
+    assert [(file.name, file.data) for file in message.content.attachments] == [("answer.md", b"# All")]
+    assert server.calls[-1].files == ["answer.md"]
+
+    await server.say("ada", server.open_dm("ada"), "read this", files={"notes.txt": b"hello"})
+    (attachment,) = (await bot.next_message()).attachments
+    assert (attachment.filename, attachment.content_type, attachment.size) == ("notes.txt", "text/plain", 5)
+    assert await attachment.read() == b"hello"
+    server.permissions.discard("attach_files")
+    with pytest.raises(discord.Forbidden):
+        await bot.place(server, "general").send(file=discord.File(io.BytesIO(b"x"), "a.md"))
+
+
+async def test_the_history_after_a_message_is_what_came_later(server: DiscordSandbox, bot: Bot) -> None:
+    said = [await server.say("ada", "general", str(number)) for number in range(5)]
+    await server.delete("ada", said[3])
+    after, channel = discord.Object(said[1].id), bot.place(server, "general")
+    assert [m.content async for m in channel.history(after=after, limit=100)] == ["2", "4"]
+    assert [m.content async for m in channel.history(limit=2)] == ["4", "2"]
+    assert [m.content async for m in channel.history(before=after)] == ["0"]
+
+
+async def test_without_the_message_content_intent_the_history_is_empty_words(
+    server: DiscordSandbox, connect: Connect
+) -> None:
+    server.privileged_intents.discard("message_content")
+    bot = await connect(server, intents=intents_of())
+    await server.say("ada", "general", "psst", files={"a.txt": b"x"})
+    await server.say("ada", "general", f"<@{server.bot_id}> hi")
+    read = [m async for m in bot.place(server, "general").history(oldest_first=True)]
+    assert [(m.content, len(m.attachments)) for m in read] == [("", 0), (f"<@{server.bot_id}> hi", 0)]
+
+
+async def test_reactions_come_and_go(server: DiscordSandbox, bot: Bot) -> None:
+    message = await server.say("ada", "general", "look")
+    heard = await bot.next_message()
+    await server.react("grace", message, "👀")
+    await heard.add_reaction("👀")
+    assert message.reactions == {"👀": [server.people["grace"].id, server.bot_id]}
+    await heard.remove_reaction("👀", discord.Object(server.bot_id))
+    assert message.reactions == {"👀": [server.people["grace"].id]}
+
+
+async def test_typing_is_a_call_like_any_other(server: DiscordSandbox, bot: Bot) -> None:
+    async with bot.place(server, "general").typing():
+        pass
+    assert [call.status for call in server.calls if call.route == "POST /channels/{channel}/typing"] == [204]

@@ -1,0 +1,106 @@
+"""Threads, forum posts and direct messages, by the real client."""
+
+import discord
+import pytest
+
+from sandbox.discord import DiscordSandbox
+from tests.sandbox.discord.conftest import Bot, Connect
+
+
+@pytest.fixture
+async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+    return await connect(server)
+
+
+async def test_a_thread_that_people_begin_has_its_messages_id_and_is_heard(server: DiscordSandbox, bot: Bot) -> None:
+    root = await server.say("ada", "general", "a question")
+    await bot.next_message()
+    thread = await server.start_thread("ada", root, "details")
+    assert thread.id == root.id
+    starter = await bot.next_message()
+    assert starter.type is discord.MessageType.thread_starter_message
+    await server.say("grace", thread, "in here")
+    heard = await bot.next_message()
+    assert isinstance(heard.channel, discord.Thread)
+    assert (heard.channel.parent_id, heard.content) == (int(server.channels["general"].id), "in here")
+    with pytest.raises(ValueError, match="begins once"):
+        await server.start_thread("ada", root, "again")
+
+
+async def test_a_bots_thread_is_begun_once(server: DiscordSandbox, bot: Bot) -> None:
+    sent = await bot.place(server, "general").send("shall we?")
+    thread = await sent.create_thread(name="details")
+    assert thread.id == sent.id
+    await thread.send("in here")
+    with pytest.raises(discord.HTTPException) as refused:
+        await sent.create_thread(name="details")
+    assert refused.value.code == 160004
+    (begun,) = server.threads("general")
+    assert [message.text for message in server.messages(begun)] == ["", "in here"]
+
+
+async def test_a_forums_post_is_a_thread_whose_first_message_has_its_id(server: DiscordSandbox, bot: Bot) -> None:
+    post = await server.start_post("ada", "ideas", "a post", "what if")
+    heard = await bot.next_message()
+    assert isinstance(heard.channel, discord.Thread)
+    assert isinstance(heard.channel.parent, discord.ForumChannel)
+    assert str(heard.id) == str(heard.channel.id) == post.id
+    own = await bot.place(server, "ideas").create_thread(name="another", content="why not")
+    assert own.message.id == own.thread.id
+    assert [thread.name for thread in server.threads("ideas")] == ["a post", "another"]
+    with pytest.raises(ValueError, match="nobody can write in ideas"):
+        await server.say("ada", "ideas", "hello")
+
+
+async def test_an_archived_thread_opens_with_the_next_message_unless_it_is_locked(
+    server: DiscordSandbox, bot: Bot
+) -> None:
+    sent = await bot.place(server, "general").send("shall we?")
+    thread = await sent.create_thread(name="details")
+    said = await thread.send("in here")
+    (begun,) = server.threads("general")
+    await server.archive(begun)
+    with pytest.raises(discord.HTTPException) as refused:
+        await said.edit(content="changed")
+    assert refused.value.code == 50083
+    await thread.send("again")
+    assert not begun.archived
+    await server.archive(begun, locked=True)
+    with pytest.raises(discord.HTTPException):
+        await thread.send("again")
+    with pytest.raises(ValueError, match="nobody can write"):
+        await server.say("ada", begun, "hello")
+
+
+async def test_threads_that_were_there_before_come_with_the_server(server: DiscordSandbox, connect: Connect) -> None:
+    post = await server.start_post("ada", "ideas", "a post", "what if")
+    bot = await connect(server)
+    assert [str(thread.id) for thread in bot.guilds[0].threads] == [post.id]
+
+
+async def test_threads_need_permissions_of_their_own(server: DiscordSandbox, bot: Bot) -> None:
+    sent = await bot.place(server, "general").send("shall we?")
+    server.permissions -= {"create_public_threads"}
+    with pytest.raises(discord.Forbidden):
+        await sent.create_thread(name="details")
+    root = server.messages("general")[0]
+    thread = await server.start_thread("ada", root, "details")
+    await server.say("ada", thread, "here")
+    while (heard := await bot.next_message()).content != "here":
+        pass
+    server.permissions.discard("send_messages_in_threads")
+    with pytest.raises(discord.Forbidden):
+        await heard.channel.send("no")
+
+
+async def test_direct_messages_go_both_ways(server: DiscordSandbox, bot: Bot) -> None:
+    dm = server.open_dm("ada")
+    await server.say("ada", dm, "psst")
+    heard = await bot.next_message()
+    assert heard.guild is None
+    await heard.channel.send("yes?")
+    user = await bot.fetch_user(int(server.people["ada"].id))
+    await user.send("still there?")
+    assert [message.text for message in server.messages(dm)] == ["psst", "yes?", "still there?"]
+    with pytest.raises(ValueError, match="grace is not in ada"):
+        await server.say("grace", dm, "me too")
