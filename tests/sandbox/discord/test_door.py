@@ -1,0 +1,150 @@
+"""Who may call, how often, and what goes wrong on request."""
+
+import asyncio
+from time import monotonic
+
+import aiohttp
+import discord
+import pytest
+
+from sandbox.discord import DiscordSandbox
+from tests.sandbox.discord.conftest import Bot, Connect, point_at
+
+POST = "POST /channels/{channel}/messages"
+PATCH = "PATCH /channels/{channel}/messages/{message}"
+READ = "GET /channels/{channel}"
+
+
+@pytest.fixture
+async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+    return await connect(server)
+
+
+async def test_the_client_sleeps_before_a_window_is_overrun(server: DiscordSandbox, bot: Bot) -> None:
+    sent = await bot.place(server, "general").send("0")
+    took = []
+    for number in range(7):
+        began = monotonic()
+        await sent.edit(content=str(number))
+        took.append(monotonic() - began)
+    assert took[4] > max(0.15, *took[:4])
+    assert not any(call.rate_limited for call in server.calls)
+
+
+async def test_the_headers_count_down_a_window_of_a_channel(server: DiscordSandbox) -> None:
+    headers = {"Authorization": f"Bot {server.bot_token}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+
+        async def post(channel: str) -> aiohttp.ClientResponse:
+            url = f"{server.api_url}/channels/{server.channels[channel].id}/messages"
+            async with session.post(url, json={"content": "x"}) as response:
+                await response.read()
+                return response
+
+        answers = [await post("general") for _ in range(6)]
+        assert [a.headers["X-RateLimit-Remaining"] for a in answers] == ["4", "3", "2", "1", "0", "0"]
+        assert len({a.headers["X-RateLimit-Bucket"] for a in answers}) == 1
+        assert 0 < float(answers[0].headers["X-RateLimit-Reset-After"]) <= 0.25
+        refused = answers[-1]
+        assert refused.status == 429
+        assert refused.content_type == refused.headers["Content-Type"] == "application/json"
+        assert (refused.headers["X-RateLimit-Scope"], refused.headers["Via"]) == ("user", "1.1 google")
+        body = server.calls[-1].reply
+        assert (body["global"], 0 < body["retry_after"] <= 0.25) == (False, True)
+        assert (await post("random")).status == 200
+        await asyncio.sleep(body["retry_after"])
+        assert (await post("general")).status == 200
+
+
+async def test_fifty_calls_a_second_are_all_of_a_bots(server: DiscordSandbox) -> None:
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bot {server.bot_token}"}) as session:
+
+        async def read() -> tuple[int, str | None]:
+            async with session.get(f"{server.api_url}/users/@me") as response:
+                return response.status, response.headers.get("X-RateLimit-Global")
+
+        server.faults.slow(0.05)
+        answers = await asyncio.gather(*(read() for _ in range(60)))
+    assert (answers.count((200, None)), answers.count((429, "true"))) == (50, 10)
+    assert server.calls[-1].reply["global"]
+
+
+@pytest.mark.parametrize("scope", ["user", "shared", "global"])
+async def test_a_429_with_via_is_tried_again_by_the_client(server: DiscordSandbox, bot: Bot, scope: str) -> None:
+    server.faults.rate_limit(POST, 0.1, scope=scope)  # type: ignore[arg-type]
+    began = monotonic()
+    await bot.place(server, "general").send("hello")
+    assert monotonic() - began >= 0.1
+    refused, posted = server.calls[-2:]
+    assert (refused.status, refused.rate_limited, posted.status) == (429, True, 200)
+    assert refused.reply["global"] == (scope == "global")
+
+
+async def test_a_429_without_via_is_cloudflares_and_ends_the_call(server: DiscordSandbox, bot: Bot) -> None:
+    server.faults.rate_limit(POST, 0.1, via=False)
+    with pytest.raises(discord.HTTPException) as refused:
+        await bot.place(server, "general").send("hello")
+    assert refused.value.status == 429
+    assert server.messages("general") == []
+
+
+async def test_faults_come_in_order_and_take_no_effect(server: DiscordSandbox, bot: Bot) -> None:
+    channel = bot.place(server, "general")
+    server.faults.fail(POST, status=503)
+    server.faults.fail(POST, status=403, code=50013)
+    with pytest.raises(discord.DiscordServerError):
+        await channel.send("one")
+    with pytest.raises(discord.Forbidden) as refused:
+        await channel.send("two")
+    assert refused.value.code == 50013
+    await channel.send("three")
+    assert [message.text for message in server.messages("general")] == ["three"]
+    with pytest.raises(ValueError, match="no route POST /nowhere"):
+        server.faults.fail("POST /nowhere")
+
+
+async def test_a_502_is_tried_again_by_the_client(server: DiscordSandbox, bot: Bot) -> None:
+    server.faults.fail(PATCH, status=502)
+    sent = await bot.place(server, "general").send("one")
+    await sent.edit(content="two")
+    assert server.messages("general")[0].text == "two"
+    assert [call.status for call in server.calls if call.route == PATCH] == [502, 200]
+
+
+async def test_a_delay_holds_up_one_call_and_what_is_cleared_does_not_come(server: DiscordSandbox, bot: Bot) -> None:
+    channel = bot.place(server, "general")
+    server.faults.delay(POST, 0.2)
+    began = monotonic()
+    await channel.send("late")
+    assert monotonic() - began >= 0.2
+    server.faults.fail(POST)
+    server.faults.clear()
+    await channel.send("fine")
+
+
+async def test_a_wrong_token_is_401_everywhere_but_for_interactions(
+    server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point_at(server, monkeypatch)
+    client = discord.Client(intents=discord.Intents.none())
+    with pytest.raises(discord.LoginFailure):
+        await client.login("wrong")
+    await client.close()
+    assert (server.calls[-1].status, server.calls[-1].code) == (401, 0)
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"{server.api_url}/channels/1") as response:
+            assert response.status == 401
+        async with session.post(f"{server.api_url}/interactions/1/none/callback", json={"type": 4}) as response:
+            assert (response.status, (await response.json())["code"]) == (404, 10062)
+
+
+async def test_what_is_no_json_or_no_route_is_refused(server: DiscordSandbox) -> None:
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bot {server.bot_token}"}) as session:
+        url = f"{server.api_url}/channels/{server.channels['general'].id}/messages"
+        async with session.post(url, data="{") as response:
+            assert (response.status, (await response.json())["code"]) == (400, 50109)
+        async with session.post(url, data="[]") as response:
+            assert (response.status, (await response.json())["code"]) == (400, 50109)
+        async with session.get(f"{server.api_url}/nowhere") as response:
+            assert (response.status, (await response.json())["code"]) == (404, 0)
+    assert server.calls[-1].route == "GET /nowhere"
