@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import anthropic
 import pytest
+from anthropic.types import TextBlock, ThinkingBlock, ToolUseBlock
 from google import genai
 from google.genai import errors, types
 from google.genai.client import AsyncClient
@@ -23,6 +25,7 @@ from sandbox.models import (
     Finish,
     Pause,
     Say,
+    ScriptedAnthropic,
     ScriptedGemini,
     ScriptedOpenAI,
     Stall,
@@ -31,26 +34,34 @@ from sandbox.models import (
 )
 from sandbox.models.script import split
 
-Server = ScriptedGemini | ScriptedOpenAI
-both = pytest.mark.parametrize("kind", [ScriptedGemini, ScriptedOpenAI])
+Server = ScriptedGemini | ScriptedOpenAI | ScriptedAnthropic
+each = pytest.mark.parametrize("kind", [ScriptedGemini, ScriptedOpenAI, ScriptedAnthropic])
 
 
 async def post(server: Server, text: str = "Hi", *, stream: bool = False) -> tuple[int, str]:
     """Ask by bare HTTP."""
+    headers = {}
+    body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": text}], "stream": stream}
     if isinstance(server, ScriptedOpenAI):
         url = f"{server.base_url}/chat/completions"
-        body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": text}]}
-        body["stream"] = stream
+    elif isinstance(server, ScriptedAnthropic):
+        url = f"{server.base_url}/v1/messages"
+        headers["anthropic-version"] = "2023-06-01"
+        body["max_tokens"] = 100
     else:
         method = "streamGenerateContent?alt=sse" if stream else "generateContent"
         url = f"{server.base_url}/v1beta/models/m:{method}"
         body = {"contents": [{"role": "user", "parts": [{"text": text}]}]}
-    async with aiohttp.ClientSession() as http, http.post(url, json=body) as response:
+    async with aiohttp.ClientSession() as http, http.post(url, json=body, headers=headers) as response:
         return response.status, await response.text()
 
 
 def openai_client(server: ScriptedOpenAI) -> AsyncOpenAI:
     return AsyncOpenAI(api_key="k", base_url=server.base_url, max_retries=0)
+
+
+def anthropic_client(server: ScriptedAnthropic) -> anthropic.AsyncAnthropic:
+    return anthropic.AsyncAnthropic(api_key="k", base_url=server.base_url, max_retries=0)
 
 
 @asynccontextmanager
@@ -123,7 +134,59 @@ async def test_googles_client_sees_the_models() -> None:
             await client.models.get(model="b")
 
 
-@both
+async def test_anthropics_client_reads_a_whole_answer() -> None:
+    async with ScriptedAnthropic([SCRIPT]) as server, anthropic_client(server) as client:
+        message = await client.messages.create(model="m", max_tokens=100, messages=[{"role": "user", "content": "Hi"}])
+    thought, text, call = message.content
+    assert isinstance(thought, ThinkingBlock)
+    assert isinstance(text, TextBlock)
+    assert isinstance(call, ToolUseBlock)
+    assert (thought.thinking, text.text) == ("Hm.", "Hello world")
+    assert (call.id, call.name, call.input) == ("c1", "add", {"a": 1})
+    assert message.stop_reason == "tool_use"
+    usage = message.usage
+    assert (usage.input_tokens, usage.cache_read_input_tokens, usage.output_tokens) == (8, 1, 6)
+
+
+async def test_anthropics_client_puts_a_stream_together() -> None:
+    signed = [Think("Hm.", pieces=2, signature=b"sig="), Think("", signature=b"data=")]
+    async with (
+        ScriptedAnthropic([[*signed, *SCRIPT[1:]]]) as server,
+        anthropic_client(server) as client,
+        client.messages.stream(model="m", max_tokens=100, messages=[{"role": "user", "content": "Hi"}]) as stream,
+    ):
+        texts = [text async for text in stream.text_stream]
+        message = await stream.get_final_message()
+    assert texts == ["Hell", "o wo", "rld"]
+    assert [block.to_dict() for block in message.content] == [
+        {"type": "thinking", "thinking": "Hm.", "signature": "sig="},
+        {"type": "redacted_thinking", "data": "data="},
+        {"type": "text", "text": "Hello world"},
+        {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}},
+    ]
+    assert message.stop_reason == "tool_use"
+    assert message.usage.output_tokens == 6
+
+
+async def test_anthropics_client_sees_the_models() -> None:
+    async with ScriptedAnthropic(models=["a", "b"]) as server, anthropic_client(server) as client:
+        assert [model.id async for model in client.models.list()] == ["a", "b"]
+        assert (await client.models.retrieve("b")).id == "b"
+        with pytest.raises(anthropic.NotFoundError):
+            await client.models.retrieve("d")
+
+
+async def test_anthropics_client_is_told_of_an_overload_within_a_stream() -> None:
+    async with ScriptedAnthropic([[Say("Hel"), Fail(529)]]) as server, anthropic_client(server) as client:
+        stream = await client.messages.create(
+            model="m", max_tokens=100, messages=[{"role": "user", "content": "Hi"}], stream=True
+        )
+        with pytest.raises(anthropic.APIStatusError) as raised:
+            [_ async for _ in stream]
+    assert raised.value.type == "overloaded_error"
+
+
+@each
 async def test_a_script_may_be_a_function_of_what_is_asked(kind: Callable[..., Server]) -> None:
     def script(asked: Asked) -> str:
         return f"{asked.text}!"
@@ -135,7 +198,7 @@ async def test_a_script_may_be_a_function_of_what_is_asked(kind: Callable[..., S
     assert sorted(asked.text for asked in server.asked) == ["one", "two"]
 
 
-@both
+@each
 async def test_turns_are_played_in_order_and_more_may_be_added(kind: Callable[..., Server]) -> None:
     async with kind(["first"]) as server:
         server.then("second", [Say("third")])
@@ -147,7 +210,7 @@ async def test_turns_are_played_in_order_and_more_may_be_added(kind: Callable[..
     assert len(server.requests) == 4
 
 
-@both
+@each
 async def test_only_the_right_key_is_accepted(kind: Callable[..., Server]) -> None:
     async with kind(["ok"], api_key="right") as server:
         status, body = await post(server)
@@ -156,7 +219,7 @@ async def test_only_the_right_key_is_accepted(kind: Callable[..., Server]) -> No
     assert server.requests == []
 
 
-@both
+@each
 async def test_a_failure_has_the_vendors_shape(kind: Callable[..., Server]) -> None:
     async with kind([Fail(503, "overloaded", retry_after=2), Fail(500, body="oops")]) as server:
         status, body = await post(server, stream=True)
@@ -164,7 +227,7 @@ async def test_a_failure_has_the_vendors_shape(kind: Callable[..., Server]) -> N
         assert await post(server) == (500, "oops")
 
 
-@both
+@each
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_connection_can_break(kind: Callable[..., Server], stream: bool) -> None:
     async with kind([[Say("Hel"), Cut()]]) as server:
@@ -172,7 +235,7 @@ async def test_a_connection_can_break(kind: Callable[..., Server], stream: bool)
             await post(server, stream=stream)
 
 
-@both
+@each
 async def test_a_client_that_hangs_up_is_noticed(kind: Callable[..., Server]) -> None:
     async with kind([[Say("Hel"), Stall()], "fine"]) as server:
         asked = asyncio.create_task(post(server, stream=True))
@@ -184,7 +247,7 @@ async def test_a_client_that_hangs_up_is_noticed(kind: Callable[..., Server]) ->
     assert server.disconnects == 1
 
 
-@both
+@each
 async def test_a_stalled_answer_does_not_hold_up_the_end(kind: Callable[..., Server]) -> None:
     async with asyncio.timeout(5):
         async with kind([Stall()]) as server:
@@ -195,7 +258,7 @@ async def test_a_stalled_answer_does_not_hold_up_the_end(kind: Callable[..., Ser
     assert server.disconnects == 0
 
 
-@both
+@each
 async def test_an_answer_can_be_held_back(kind: Callable[..., Server]) -> None:
     gate = asyncio.Event()
     async with kind([[Pause(gate), Say("at last")]]) as server:
