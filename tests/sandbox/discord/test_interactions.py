@@ -1,0 +1,183 @@
+"""Commands and buttons, answered by the real client."""
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+import discord
+import pytest
+
+from sandbox.discord import DiscordSandbox
+from tests.sandbox.discord.conftest import Bot, Connect, intents_of
+
+
+class Answering(Bot):
+    """Answers `/ask` as a test has it: `answer` is given the interaction."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(intents_of())
+        self.errors: asyncio.Queue[BaseException | None] = asyncio.Queue()
+
+        @self.tree.command(name="ask", description="Ask")
+        async def ask(interaction: discord.Interaction, what: str = "") -> None:
+            await answer(interaction, what)
+
+        @self.tree.error
+        async def failed(_: discord.Interaction, error: discord.app_commands.AppCommandError) -> None:
+            await self.errors.put(error.__cause__)
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        if interaction.type is discord.InteractionType.component:
+            await interaction.response.edit_message(content=f"{interaction.user.name} has pressed", view=None)
+
+
+async def test_a_command_is_synced_and_is_given_with_its_options(server: DiscordSandbox, connect: Connect) -> None:
+    async def answer(interaction: discord.Interaction, what: str) -> None:
+        await interaction.response.send_message(f"{interaction.user.name} asks {what}")
+
+    await connect(server, bot=Answering(answer))
+    assert [(command["name"], command["description"]) for command in server.commands] == [("ask", "Ask")]
+    (shown,) = await server.command("ada", "general", "/ask", what="why")
+    assert (shown.text, shown.ephemeral_to, shown.author.id) == ("ada asks why", None, server.bot_id)
+    assert server.messages("general") == [shown]
+    with pytest.raises(ValueError, match="no command /reset"):
+        await server.command("ada", "general", "/reset")
+    with pytest.raises(ValueError, match="/ask has no option why"):
+        await server.command("ada", "general", "/ask", why="so")
+
+
+async def test_syncing_again_keeps_the_ids_and_replaces_the_rest(server: DiscordSandbox, connect: Connect) -> None:
+    async def answer(interaction: discord.Interaction, what: str) -> None: ...
+
+    bot = await connect(server, bot=Answering(answer))
+    (before,) = server.commands
+    await bot.tree.sync()
+    (after,) = server.commands
+    assert after["id"] == before["id"]
+    bot.tree.clear_commands(guild=None)
+    await bot.tree.sync()
+    assert server.commands == []
+
+
+async def test_a_deferred_ephemeral_answer_is_seen_by_one_person_first_as_thinking_then_edited(
+    server: DiscordSandbox, connect: Connect
+) -> None:
+    go_on = asyncio.Event()
+
+    async def answer(interaction: discord.Interaction, what: str) -> None:
+        await interaction.response.defer(ephemeral=True, thinking=True)
+        await go_on.wait()
+        await interaction.edit_original_response(content="Done.")
+        await interaction.followup.send("And more.")
+
+    await connect(server, bot=Answering(answer))
+    seen = await server.command("ada", server.open_dm("ada"), "/ask")
+    (shown,) = seen
+    assert shown.loading
+    assert shown.ephemeral_to == server.people["ada"]
+    go_on.set()
+    await server.wait_for(lambda: len(seen) == 2)
+    assert [version.text for version in shown.versions] == ["", "Done."]
+    assert shown.flags == discord.MessageFlags(ephemeral=True).value
+    assert not shown.edited
+    assert (seen[1].text, seen[1].ephemeral_to) == ("And more.", None)
+    told = [event for event in server.events if event.name.startswith("MESSAGE") and event.data["id"] == shown.id]
+    assert told == []
+
+
+async def test_a_follow_up_takes_the_place_of_what_was_deferred(server: DiscordSandbox, connect: Connect) -> None:
+    async def answer(interaction: discord.Interaction, what: str) -> None:
+        await interaction.response.defer(thinking=True)
+        await interaction.followup.send("Here.")
+
+    await connect(server, bot=Answering(answer))
+    seen = await server.command("ada", "general", "/ask")
+    await server.wait_for(lambda: seen[0].text)
+    assert [(message.text, message.loading) for message in seen] == [("Here.", False)]
+
+
+async def test_an_answer_that_is_late_is_discords_own_and_the_bots_comes_to_nothing(
+    server: DiscordSandbox, connect: Connect
+) -> None:
+    async def answer(interaction: discord.Interaction, what: str) -> None:
+        await asyncio.sleep(0.2)  # an acknowledgement is due after 150 ms
+        await interaction.response.send_message("too late")
+
+    bot = Answering(answer)
+    await connect(server, bot=bot)
+    began = monotonic()
+    (shown,) = await server.command("ada", "general", "/ask")
+    assert 0.15 <= monotonic() - began < 1
+    assert (shown.text, shown.author.name) == ("The application did not respond", "discord")
+    assert shown.ephemeral_to == server.people["ada"]
+    assert [message.text for message in server.messages("general")] == ["The application did not respond"]
+    refused = await asyncio.wait_for(bot.errors.get(), 5)
+    assert isinstance(refused, discord.NotFound)
+    assert refused.code == 10062
+
+
+async def test_nobody_there_is_told_at_once(server: DiscordSandbox, connect: Connect) -> None:
+    async def answer(interaction: discord.Interaction, what: str) -> None: ...
+
+    bot = await connect(server, bot=Answering(answer))
+    await server.invalidate_sessions()
+    (shown,) = await server.command("ada", "general", "/ask")
+    assert shown.text == "The application did not respond"
+    await server.wait_for(lambda: server.connected)
+    assert not bot.is_closed()
+
+
+async def test_one_interaction_is_answered_once_and_its_token_ends(server: DiscordSandbox, connect: Connect) -> None:
+    tokens: list[discord.Interaction] = []
+
+    async def answer(interaction: discord.Interaction, what: str) -> None:
+        tokens.append(interaction)
+        await interaction.response.send_message("once")
+
+    bot = await connect(server, bot=Answering(answer))
+    await server.command("ada", "general", "/ask")
+    adapter = tokens[0].response
+    adapter._response_type = None  # the client would not ask twice
+    with pytest.raises(discord.HTTPException) as refused:
+        await adapter.send_message("twice")
+    assert refused.value.code == 40060
+    hook = discord.http.Route("POST", "/webhooks/{app}/{token}", app=bot.application_id, token="none")
+    with pytest.raises(discord.HTTPException) as unknown:
+        await bot.http.request(hook, json={"content": "x"})
+    assert (unknown.value.status, unknown.value.code) == (401, 50027)
+
+
+async def test_a_button_changes_the_message_that_it_is_on(server: DiscordSandbox, connect: Connect) -> None:
+    async def answer(interaction: discord.Interaction, what: str) -> None: ...
+
+    bot = await connect(server, bot=Answering(answer))
+    view = discord.ui.View(timeout=None)
+    view.add_item(discord.ui.Button(label="Stop", custom_id="stop:1"))
+    await bot.place(server, "general").send("working", view=view)
+    (message,) = server.messages("general")
+    assert await server.press("grace", message, "stop:1") == []
+    assert message.text == "grace has pressed"
+    with pytest.raises(ValueError, match="no button stop:1"):
+        await server.press("grace", message, "stop:1")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"name": "Loud", "description": "x", "type": 1},
+        {"name": "two words", "description": "x", "type": 1},
+        {"name": "mute", "description": "", "type": 1},
+        {"name": "mute", "description": "x" * 101, "type": 1},
+    ],
+)
+async def test_a_command_that_discord_would_not_take_is_refused(
+    server: DiscordSandbox, connect: Connect, command: Any
+) -> None:
+    bot = await connect(server)
+    with pytest.raises(discord.HTTPException) as refused:
+        await bot.http.bulk_upsert_global_commands(bot.application_id or 0, [command])
+    assert refused.value.code == 50035
+    twice: list[Any] = [{"name": "same", "description": "x", "type": 1}] * 2
+    with pytest.raises(discord.HTTPException):
+        await bot.http.bulk_upsert_global_commands(bot.application_id or 0, twice)
+    assert server.commands == []

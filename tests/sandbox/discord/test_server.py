@@ -1,0 +1,94 @@
+"""The sandbox in the hands of a test: people, watching and waiting."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from sandbox.discord import Change, DiscordSandbox
+from tests.sandbox.discord.conftest import Connect
+
+
+async def test_every_subscriber_sees_every_change_from_when_he_came(server: DiscordSandbox, connect: Connect) -> None:
+    bot = await connect(server)
+    channel = bot.place(server, "general")
+    first = server.changes()
+    question = await server.say("ada", "general", "hello")
+    second = server.changes()
+    heard = await bot.next_message()
+    sent = await channel.send("…")
+    await sent.edit(content="hi")
+    await heard.add_reaction("👋")
+    assert bot.user is not None
+    await heard.remove_reaction("👋", bot.user)
+    await sent.delete()
+    kinds = ["posted", "updated", "reaction_added", "reaction_removed", "deleted"]
+    async with aclosing(first), aclosing(second), asyncio.timeout(5):
+        seen_by_first = [await anext(first) for _ in range(6)]
+        seen_by_second = [await anext(second) for _ in range(5)]
+    assert [change.kind for change in seen_by_first] == ["posted", *kinds]
+    assert [change.kind for change in seen_by_second] == kinds
+    assert seen_by_first[0].message is question
+    assert seen_by_first[1].message is seen_by_second[0].message
+
+
+async def test_the_changes_end_with_the_sandbox() -> None:
+    async with DiscordSandbox() as server:
+        changes = server.changes()
+        await server.say("ada", "general", "hello")
+
+    async def read() -> list[Change]:
+        return [change async for change in changes]
+
+    assert len(await asyncio.wait_for(read(), 5)) == 1
+
+
+async def test_who_waits_in_vain_is_told_what_there_was(server: DiscordSandbox) -> None:
+    await server.say("ada", "general", "hello there")
+    with pytest.raises(TimeoutError, match="hello there"):
+        await server.wait_for(lambda: server.calls, timeout=0.05)
+
+
+async def test_people_edit_and_delete_what_they_wrote_themselves(server: DiscordSandbox) -> None:
+    message = await server.say("ada", "general", "helo")
+    with pytest.raises(ValueError, match="themselves"):
+        await server.edit("grace", message, "hello")
+    await server.edit("ada", message, "hello")
+    assert [version.text for version in message.versions] == ["helo", "hello"]
+    assert message.edited
+    await server.delete("ada", message)
+    with pytest.raises(ValueError, match="stands"):
+        await server.delete("ada", message)
+    assert server.messages("general") == []
+    assert server.messages("general", deleted=True) == [message]
+
+
+async def test_nobody_speaks_where_he_is_not(server: DiscordSandbox) -> None:
+    server.add_channel("secret", members=["ada"])
+    with pytest.raises(ValueError, match="grace is not in secret"):
+        await server.say("grace", "secret", "hello")
+    with pytest.raises(ValueError, match="general is no forum"):
+        await server.start_post("ada", "general", "a post", "no forum")
+
+
+async def test_what_is_unknown_or_there_already_is_named(server: DiscordSandbox) -> None:
+    with pytest.raises(ValueError, match="no user nobody"):
+        await server.say("nobody", "general", "hello")
+    with pytest.raises(ValueError, match="no channel nowhere"):
+        await server.say("ada", "nowhere", "hello")
+    with pytest.raises(ValueError, match="ada already"):
+        server.add_user("ada")
+    with pytest.raises(ValueError, match="general already"):
+        server.add_channel("general")
+
+
+async def test_a_message_shows_what_people_see_and_tells_whom_it_ever_called(
+    server: DiscordSandbox, connect: Connect
+) -> None:
+    bot, ada = await connect(server), server.people["ada"].id
+    sent = await bot.place(server, "general").send(f"<@{ada}> see <#{server.channels['random'].id}> <@1>")
+    (message,) = server.messages("general")
+    assert message.text == "@Ada Lovelace see #random <@1>"
+    await sent.edit(content="no ping")
+    assert message.versions[-1].pings == frozenset()
+    assert message.pings == {ada}
