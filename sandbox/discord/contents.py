@@ -72,8 +72,8 @@ def _embeds(form: Mapping[str, Any]) -> list[dict[str, Any]]:
         for field, most in _EMBED_SIZES.items():
             _check_length(f"embeds.{number}.{field}", str(embed.get(field) or ""), most)
         total += sum(len(str(embed.get(field) or "")) for field in _EMBED_SIZES)
-        total += sum(len(str(field.get("name"))) + len(str(field.get("value"))) for field in embed.get("fields", ()))
-        total += len(str(embed.get("footer", {}).get("text", ""))) + len(str(embed.get("author", {}).get("name", "")))
+        total += sum(len(str(field.get(part))) for field in embed.get("fields") or () for part in ("name", "value"))
+        total += len((embed.get("footer") or {}).get("text") or "") + len((embed.get("author") or {}).get("name") or "")
     if total > ALL_EMBEDS_TEXT:
         raise invalid("embeds", "MAX_EMBED_SIZE_EXCEEDED", f"Embed size exceeds maximum size of {ALL_EMBEDS_TEXT}")
     return embeds

@@ -33,6 +33,8 @@ HEARTBEAT_INTERVAL = 41.25
 FRAME_SIZE = 4096
 FRAMES, FRAMES_SECONDS = 120, 60.0
 ALL_INTENTS = (1 << 26) - 1
+#: "A few minutes" after its socket a session can be resumed no more; real seconds at any speed.
+SESSION_LIFE = 180.0
 #: From the request to connect anew until the socket is closed.
 CLOSE_AFTER = 10.0
 #: How long a client that does not answer may hold up the closing of its socket.
@@ -58,7 +60,7 @@ class Session:
         events: all that it is told, in order.
         resumes: how often it was resumed.
         heartbeats: how many came.
-        connected: whether it has a socket.
+        lost_at: since when it has no socket, on the monotonic clock, in seconds; None while it has one.
     """
 
     id: str
@@ -68,17 +70,28 @@ class Session:
     events: list[Event] = field(default_factory=list)
     resumes: int = 0
     heartbeats: int = 0
-    connected: bool = True
+    lost_at: float | None = None
+
+    @property
+    def expired(self) -> bool:
+        return self.lost_at is not None and monotonic() - self.lost_at > SESSION_LIFE
 
 
 @dataclass(eq=False, slots=True)
 class Connection:
-    """One socket. `frozen`: nothing goes out any more; `ours`: it is the sandbox that closes it."""
+    """One socket.
+
+    Attributes:
+        frames: what is to go out, and not before when (monotonic seconds).
+        heard: when frames came, in the last minute.
+        frozen: nothing goes out any more.
+        ours: it is the sandbox that closes it.
+    """
 
     ws: web.WebSocketResponse
     request: web.Request
     compressor: "zlib._Compress | None"
-    frames: asyncio.Queue[Json] = field(default_factory=asyncio.Queue)
+    frames: asyncio.Queue[tuple[float, Json]] = field(default_factory=asyncio.Queue)
     heard: deque[float] = field(default_factory=deque)
     session: Session | None = None
     frozen: bool = False
@@ -111,8 +124,8 @@ class Gateway:
 
     @property
     def connected(self) -> int:
-        """How many sockets have a session."""
-        return sum(session.connected for session in self.sessions)
+        """How many sessions have a live socket."""
+        return sum(session.lost_at is None for session in self.sessions)
 
     # The way out
 
@@ -123,6 +136,8 @@ class Gateway:
         told = []
         for session in self._resumable.values():
             number, of = session.shard
+            if session.expired:
+                continue
             if (session.intents & intent or not intent) and (int(guild_id or 0) >> 22) % of == number:
                 self._tell(session, name, data(session))
                 told.append(session)
@@ -133,21 +148,23 @@ class Gateway:
         session.events.append(event)
         for connection in self._connections:
             if connection.session is session:
-                self._put(connection, event)
+                self._put_event(connection, event)
 
-    @staticmethod
-    def _put(connection: Connection, event: Event) -> None:
-        frame = {"op": DISPATCH, "t": event.name, "s": event.sequence, "d": event.data}
-        connection.frames.put_nowait(frame)
+    def _put_event(self, connection: Connection, event: Event) -> None:
+        self._put(connection, DISPATCH, event.data, s=event.sequence, t=event.name)
+
+    def _put(self, connection: Connection, op: int, data: Any = None, **of_event: Any) -> None:
+        frame = {"op": op, "d": data, "s": None, "t": None, **of_event}
+        connection.frames.put_nowait((monotonic() + self._faults.latency, frame))
 
     async def _write(self, connection: Connection) -> None:
         """Send frames one after the other; what is compressed is one stream."""
         while True:
-            frame = await connection.frames.get()
-            await asyncio.sleep(self._faults.latency)
+            due, frame = await connection.frames.get()
+            await asyncio.sleep(max(0.0, due - monotonic()))
             if connection.frozen:
                 continue
-            text = json.dumps({"t": None, "s": None} | frame)
+            text = json.dumps(frame)
             with suppress(ConnectionError):
                 if connection.compressor is None:
                     await connection.ws.send_str(text)
@@ -167,7 +184,7 @@ class Gateway:
         connection = Connection(ws, request, compressor)
         self._connections.append(connection)
         interval = int(HEARTBEAT_INTERVAL * 1000 / self._speed)
-        connection.frames.put_nowait({"op": HELLO, "d": {"heartbeat_interval": interval, "_trace": ["sandbox"]}})
+        self._put(connection, HELLO, {"heartbeat_interval": interval, "_trace": ["sandbox"]})
         writer = asyncio.create_task(self._write(connection))
         try:
             async for frame in ws:
@@ -186,7 +203,7 @@ class Gateway:
         return ws
 
     def _hear(self, connection: Connection, data: str | bytes) -> None:
-        """Do what the client asks.
+        """Take a frame.
 
         Raises:
             Hangup: that is not how one speaks to Discord.
@@ -204,20 +221,26 @@ class Gateway:
             raise Hangup(DECODE_ERROR) from None
         if len(data) > FRAME_SIZE:
             raise Hangup(DECODE_ERROR)
-        match op:
-            case 1:
+        self._obey(connection, op, about)
+
+    def _obey(self, connection: Connection, op: Any, about: Any) -> None:
+        """Do what the client asks; presence and voice (3 and 4) are heard, and nothing comes of them."""
+        match op, about:
+            case 1, _:
                 self._heartbeat(connection)
-            case 2 | 6 if connection.session is not None:
+            case ((2 | 6), _) if connection.session is not None:
                 raise Hangup(ALREADY_AUTHENTICATED)
-            case 2:
+            case 2, {"token": str(), "intents": int()}:
                 self._identify(connection, about)
-            case 6:
+            case 6, {"token": str(), "session_id": str(), "seq": int()}:
                 self._resume(connection, about)
-            case 3 | 4 | 8 if connection.session is None:
+            case ((2 | 6), _):
+                raise Hangup(DECODE_ERROR)
+            case ((3 | 4 | 8), _) if connection.session is None:
                 raise Hangup(NOT_AUTHENTICATED)
-            case 8:
+            case 8, {"guild_id": _}:
                 self._tell_members(connection.session, about)
-            case 3 | 4:
+            case ((3 | 4), _):
                 pass
             case _:
                 raise Hangup(UNKNOWN_OPCODE)
@@ -225,7 +248,7 @@ class Gateway:
     def _heartbeat(self, connection: Connection) -> None:
         if connection.session is not None:
             connection.session.heartbeats += 1
-        connection.frames.put_nowait({"op": ACK})
+        self._put(connection, ACK)
 
     def _identify(self, connection: Connection, about: Json) -> None:
         if about["token"] != self._token:
@@ -260,9 +283,9 @@ class Gateway:
         if about["token"] != self._token:
             raise Hangup(BAD_TOKEN)
         session = self._resumable.get(about["session_id"])
-        if session is None or self._faults.take_resume():
+        if session is None or session.expired or self._faults.take_resume():
             self._resumable.pop(about["session_id"], None)
-            connection.frames.put_nowait({"op": INVALID_SESSION, "d": False})
+            self._put(connection, INVALID_SESSION, False)
             return
         if about["seq"] > len(session.events):
             raise Hangup(BAD_SEQUENCE)
@@ -270,10 +293,10 @@ class Gateway:
             if other.session is session:
                 self._forget(other)
         connection.session = session
-        session.connected = True
+        session.lost_at = None
         session.resumes += 1
         for event in session.events[about["seq"] :]:
-            self._put(connection, event)
+            self._put_event(connection, event)
         self._tell(session, "RESUMED", {})
 
     def _tell_members(self, session: Session | None, about: Json) -> None:
@@ -287,7 +310,7 @@ class Gateway:
         if connection in self._connections:
             self._connections.remove(connection)
             if connection.session is not None:
-                connection.session.connected = False
+                connection.session.lost_at = monotonic()
             self._journal.tick()
 
     # What may happen to sockets
@@ -305,21 +328,21 @@ class Gateway:
         for connection in self._connections:
             connection.ours = connection.frozen = True
             if connection.session is not None:
-                connection.session.connected = False
+                connection.session.lost_at = monotonic()
 
     def reconnect(self) -> None:
         """Ask every client to connect anew, and close its socket some seconds later."""
         for connection in self._connections:
-            connection.frames.put_nowait({"op": RECONNECT, "d": None})
+            self._put(connection, RECONNECT)
             self._own(self._close_later(connection))
 
     def invalidate(self, *, resumable: bool) -> None:
         """Tell every client that its session is invalid; unless it is `resumable`, it is gone."""
         for connection in self._connections:
-            connection.frames.put_nowait({"op": INVALID_SESSION, "d": resumable})
+            self._put(connection, INVALID_SESSION, resumable)
             if connection.session is not None and not resumable:
                 self._resumable.pop(connection.session.id, None)
-                connection.session.connected = False
+                connection.session.lost_at = monotonic()
                 connection.session = None
 
     async def _close_later(self, connection: Connection) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from time import monotonic
 from typing import Any
 
 import aiohttp
@@ -92,6 +93,24 @@ async def test_an_invalid_session_is_resumed_only_where_that_is_said(server: Dis
     assert server.connected == 1
 
 
+async def test_a_session_that_was_left_alone_too_long_cannot_be_resumed(
+    server: DiscordSandbox, bot: Bot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sandbox.discord.gateway.SESSION_LIFE", -1)
+    await server.drop_sockets()
+    await server.wait_for(lambda: len(server.sessions) == 2 and server.connected)
+    assert bot.told == ["ready"]
+
+
+async def test_what_is_slow_comes_late_and_in_order(server: DiscordSandbox, bot: Bot) -> None:
+    server.faults.slow(0.2)
+    began = monotonic()
+    for number in range(5):
+        await server.say("ada", "general", str(number))
+    assert await hear(bot, 5) == ["0", "1", "2", "3", "4"]
+    assert 0.2 <= monotonic() - began < 0.8
+
+
 async def test_handshakes_are_refused_on_request_and_tried_again(server: DiscordSandbox, bot: Bot) -> None:
     server.faults.refuse_handshakes(1)
     await server.drop_sockets()
@@ -166,6 +185,8 @@ async def hello(session: aiohttp.ClientSession, server: DiscordSandbox) -> aioht
     [
         (["{"], 4002),
         ([{"op": 2, "d": {"token": "x" * 5000, "intents": 0}}], 4002),
+        ([{"op": 2, "d": {"token": 1}}], 4002),
+        ([{"op": 6, "d": None}], 4002),
         ([{"op": 3, "d": {}}], 4003),
         ([{"op": 2, "d": {"token": "wrong", "intents": 0}}], 4004),
         ([{"op": 2, "d": {"token": "", "intents": 1 << 30}}], 4013),
