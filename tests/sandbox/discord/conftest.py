@@ -14,7 +14,7 @@ from sandbox.discord import DiscordSandbox
 
 @pytest.fixture
 async def server() -> AsyncIterator[DiscordSandbox]:
-    """Its clock runs 20 times as fast: a window of 5 s takes 250 ms, an interaction must be answered in 150 ms."""
+    """Its clock runs 20 times as fast: a window of 5 s takes 250 ms."""
     async with DiscordSandbox(speed=20) as sandbox:
         yield sandbox
 
