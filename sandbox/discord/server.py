@@ -3,7 +3,6 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
-from mimetypes import guess_type
 from secrets import token_urlsafe
 from types import TracebackType
 from typing import TypeVar
@@ -16,20 +15,19 @@ from sandbox.discord.directory import Directory
 from sandbox.discord.door import PREFIX, Door
 from sandbox.discord.events import Events
 from sandbox.discord.faults import Faults
+from sandbox.discord.files import Files, attached
 from sandbox.discord.gateway import Gateway
 from sandbox.discord.guild import (
     DEFAULT,
     JOIN,
     PIN,
     REPLY,
-    Attachment,
     Change,
     Channel,
     Content,
     Guild,
     Message,
     User,
-    new_id,
 )
 from sandbox.discord.interactions import Interactions
 from sandbox.discord.journal import Journal, Subscription
@@ -109,7 +107,7 @@ class DiscordSandbox:
         door = Door(self._journal, self.faults, limits, api, self.bot_token)
         app = web.Application(client_max_size=32 * 2**20)
         app.router.add_route("*", PREFIX + "/{path:.*}", door.call)
-        app.router.add_get("/attachments/{channel}/{file}/{name}", self._file)
+        app.router.add_get("/attachments/{channel}/{file}/{name}", Files(self._guild).serve)
         app.router.add_get("/gateway/", self._gateway.handle)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
 
@@ -201,7 +199,7 @@ class DiscordSandbox:
         author, place = self._user(user), self._place(self._user(user), channel)
         if place.kind == "forum" or place.locked:
             raise ValueError(f"nobody can write in {place.name}")
-        content = Content(text, attachments=[_attachment(name, data) for name, data in (files or {}).items()])
+        content = Content(text, attachments=[attached(name, data) for name, data in (files or {}).items()])
         return self._guild.post(place, author, content, type=REPLY if reply_to else DEFAULT, reply_to=reply_to)
 
     async def edit(self, user: User | str, message: Message, text: str) -> None:
@@ -366,15 +364,6 @@ class DiscordSandbox:
         told = self._gateway.dispatch("INTERACTION_CREATE", 0, lambda _: data, guild_id=guild_id)
         return bool(told)
 
-    async def _file(self, request: web.Request) -> web.Response:
-        channel = self._guild.channels.get(request.match_info["channel"])
-        for message in self._guild.messages(channel) if channel else ():
-            for file in message.content.attachments:
-                if file.id == request.match_info["file"]:
-                    kind = file.content_type or "application/octet-stream"
-                    return web.Response(body=file.data, headers={"Content-Type": kind})
-        return web.Response(status=404)
-
     def _user(self, user: User | str) -> User:
         if isinstance(user, User):
             return user
@@ -400,7 +389,3 @@ class DiscordSandbox:
     def _check_own(self, user: User | str, message: Message) -> None:
         if message.deleted or message.author != self._user(user):
             raise ValueError("people edit and delete what they wrote themselves, as long as it stands")
-
-
-def _attachment(name: str, data: bytes) -> Attachment:
-    return Attachment(new_id(), name, data, guess_type(name)[0])

@@ -137,6 +137,9 @@ async def test_files_go_out_and_come_in(server: DiscordSandbox, bot: Bot) -> Non
     (attachment,) = (await bot.next_message()).attachments
     assert (attachment.filename, attachment.content_type, attachment.size) == ("notes.txt", "text/plain", 5)
     assert await attachment.read() == b"hello"
+    await sent.delete()
+    with pytest.raises(discord.NotFound):
+        await sent.attachments[0].read()
     server.permissions.discard("attach_files")
     with pytest.raises(discord.Forbidden):
         await bot.place(server, "general").send(file=discord.File(io.BytesIO(b"x"), "a.md"))
