@@ -54,11 +54,19 @@ class Watch(Generic[C]):
         self._tick.set()
         self._tick = asyncio.Event()
 
-    async def until(self, predicate: Callable[[], T]) -> T:
-        """Return what `predicate` gives as soon as it is truthy; looks again whenever something happens."""
-        while not (value := predicate()):
-            await self._tick.wait()
-        return value
+    async def until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
+        """Return what `predicate` gives as soon as it is truthy; looks again whenever something happens.
+
+        Raises:
+            TimeoutError: it was not within so many seconds; tells the `state`.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                while not (value := predicate()):
+                    await self._tick.wait()
+                return value
+        except TimeoutError:
+            raise TimeoutError(f"not within {seconds} s; {state()}") from None
 
     def close(self) -> None:
         for subscription in list(self._subscriptions):

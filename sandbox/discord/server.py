@@ -1,6 +1,5 @@
 """The sandbox itself: one HTTP server on loopback, and the hands of the people in the Discord server."""
 
-import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from secrets import token_urlsafe
@@ -325,11 +324,7 @@ class DiscordSandbox:
         Raises:
             TimeoutError: it was not within `timeout` seconds; tells what the sandbox has seen.
         """
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._journal.until(predicate)
-        except TimeoutError:
-            raise TimeoutError(f"not within {timeout} s; {self._state()}") from None
+        return await self._journal.until(predicate, timeout, self._state)
 
     async def wait_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
         """Return as soon as a client has a session.

@@ -1,6 +1,5 @@
 """The sandbox itself: one HTTP server on loopback, and the hands of the people in the workspace."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from secrets import token_hex
 from types import TracebackType
@@ -282,11 +281,7 @@ class SlackSandbox:
         Raises:
             TimeoutError: it was not within `timeout` seconds; tells what the sandbox has seen.
         """
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._journal.until(predicate)
-        except TimeoutError:
-            raise TimeoutError(f"not within {timeout} s; {self._state()}") from None
+        return await self._journal.until(predicate, timeout, self._state)
 
     async def wait_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
         """Return as soon as a client is connected.
