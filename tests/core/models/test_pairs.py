@@ -1,0 +1,167 @@
+"""History written under one provider can be sent to another one: each with each, there and back."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import pytest
+from google.adk.models.llm_request import LlmRequest
+from google.genai import types
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core.models.adapter import ModelAdapter
+from sandbox.models import Asked, Call, Say, Step, Think, Turn
+from tests.core.models import rules
+from tests.core.models.conftest import VENDORS, Wired, wired
+
+PNG = types.Part.from_bytes(data=b"png", mime_type="image/png")
+PDF = types.Part.from_bytes(data=b"pdf", mime_type="application/pdf")
+PLACEHOLDER = "skip_thought_signature_validator"
+
+
+@dataclass
+class Speaker:
+    """A provider's model that says what it is told to, and signs it."""
+
+    vendor: str
+    lines: list[Turn] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+    wire: Wired | None = None
+
+    def script(self, _asked: Asked) -> Turn:
+        return self.lines.pop(0)
+
+    def begin(self) -> None:
+        self.lines.clear()
+        self.made.clear()
+        assert self.wire is not None
+        self.wire.server.requests.clear()
+
+    async def say(self, contents: list[types.Content], steps: Sequence[Step]) -> types.Content | None:
+        """The answer to a history, when the model takes these steps."""
+        assert self.wire is not None
+        self.lines.append([self._signed(step) for step in steps])
+        adapter = ModelAdapter(model="gemini-3-pro", provider=self.wire.provider)
+        request = LlmRequest(contents=contents, config=types.GenerateContentConfig(system_instruction="Be brief."))
+        [answer] = [response async for response in adapter.generate_content_async(request)]
+        return answer.content
+
+    def _signed(self, step: Step) -> Step:
+        """Gemini signs its calls, its thoughts and its texts, Anthropic its thoughts, OpenAI nothing."""
+        signature = f"{self.vendor}-made-{len(self.made)}"
+        match step:
+            case Think(text) if self.vendor != "openai":
+                self.made.append(signature)
+                return Think(text, signature=signature.encode())
+            case Call(name, arguments, id_) if self.vendor == "gemini":
+                self.made.append(signature)
+                return Call(name, arguments, id_, signature=signature.encode())
+            case Say(text) if self.vendor == "gemini":
+                self.made.append(signature)
+                return Say(text, signature=signature.encode())
+        return step
+
+
+@pytest.fixture(params=list(product(VENDORS, VENDORS)), ids="-".join)
+async def pair(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Speaker, Speaker]]:
+    one, other = (Speaker(vendor) for vendor in request.param)
+    async with wired(one.vendor, one.script) as one.wire, wired(other.vendor, other.script) as other.wire:
+        yield one, other
+
+
+def requests(speaker: Speaker) -> list[dict[str, Any]]:
+    assert speaker.wire is not None
+    return speaker.wire.server.requests
+
+
+def answered(answer: types.Content, *, left_out: int = 0) -> types.Content:
+    """What the tools give back to the calls of an answer, but for some of them; each shows an image as well."""
+    calls = [part.function_call for part in answer.parts or () if part.function_call]
+    blob = types.FunctionResponseBlob(mime_type="image/png", data=b"png")
+    image = types.FunctionResponsePart(inline_data=blob)
+    parts = [
+        types.Part(
+            function_response=types.FunctionResponse(
+                id=call.id, name=call.name, response={"result": number}, parts=[image]
+            )
+        )
+        for number, call in enumerate(calls)
+    ]
+    return types.Content(role="user", parts=parts[left_out:])
+
+
+async def talk(
+    one: Speaker, other: Speaker, turns: Sequence[tuple[bool, list[types.Part], list[list[Step]], int]]
+) -> None:
+    """A conversation under changing models, each of whose requests has to follow its vendor's rules."""
+    for speaker in (one, other):
+        speaker.begin()
+    contents: list[types.Content] = []
+    for is_other, asked, answers, left_out in turns:
+        contents.append(types.UserContent(asked))
+        for steps in answers:
+            answer = await (other if is_other else one).say(contents, steps)
+            if answer is None:
+                break
+            contents.append(answer)
+            results = answered(answer, left_out=left_out)
+            if not results.parts:
+                break
+            contents.append(results)
+    await other.say([*contents, types.UserContent("And now?")], [Say("Now this.")])
+    for speaker in (one, other):
+        stranger = one if speaker is other else other
+        for body in requests(speaker):
+            rules.hold(speaker.vendor, body)
+            text = json.dumps(body)
+            assert "parley:" not in text
+            kept = rules.signatures(speaker.vendor, body)
+            same = stranger.made if stranger.vendor == speaker.vendor else []
+            assert set(kept) <= {*speaker.made, *same, PLACEHOLDER}
+            if stranger.vendor != speaker.vendor:
+                assert f"{stranger.vendor}-made" not in text
+
+
+HARD_IDS = ["a.b", "a:b", "a_b", "same", "ünsafe", "x" * 70, "call_" + "y" * 36, ""]
+texts = st.sampled_from(["Fine.", " ", "\n", "Zürich \N{CHEESE WEDGE}", "a\0b"])
+calls = st.builds(
+    Call,
+    st.sampled_from(["look_up", "no such.tool", "n" * 64]),
+    st.dictionaries(st.sampled_from("ab"), st.integers() | texts, max_size=1),
+    st.none() | st.sampled_from(HARD_IDS),
+)
+steps = st.tuples(
+    st.lists(st.builds(Think, st.sampled_from(["Hm.", ""])), max_size=2),
+    st.lists(st.builds(Say, texts), max_size=1),
+    st.lists(calls, max_size=3),
+).map(lambda kinds: [step for kind in kinds for step in kind])
+asked = st.lists(st.sampled_from([PNG, PDF, types.Part(text=" "), types.Part(text="Hi")]), min_size=1, max_size=3)
+turns = st.lists(
+    st.tuples(st.booleans(), asked, st.lists(steps, max_size=3), st.integers(0, 2)), min_size=1, max_size=4
+)
+
+
+@given(turns)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_whatever_was_said_under_one_provider_can_be_sent_to_the_other(
+    pair: tuple[Speaker, Speaker], turns: list[tuple[bool, list[types.Part], list[list[Step]], int]]
+) -> None:
+    await talk(*pair, turns)
+
+
+async def test_a_conversation_with_everything_in_it_goes_on_under_the_other(pair: tuple[Speaker, Speaker]) -> None:
+    one, other = pair
+    work: list[Step] = [Think("Hm."), Say("Wait."), Call("look_up", {"n": 1}, "a.b"), Call("look_up", {"n": 2})]
+    await talk(one, other, [(False, [types.Part(text="What is this?"), PNG, PDF], [work, [Say("A cat.")]], 0)])
+    body = requests(other)[-1]
+    text = json.dumps(body)
+    assert all(said in text for said in ("What is this?", "cG5n", "cGRm", "Wait.", "A cat.", "look_up", "And now?"))
+    kept = rules.signatures(other.vendor, body)
+    if one.vendor == other.vendor:
+        assert kept == one.made
+    else:
+        assert kept == ([PLACEHOLDER] if other.vendor == "gemini" else [])
+    assert ("Hm." in text) is (one.vendor == other.vendor != "openai")
