@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 
-from sandbox.models import Asked, Call, Fail, Pause, Say, ScriptedGemini, Turn
+import pytest
+
+from sandbox.models import Asked, Call, Fail, Pause, Say, ScriptedAnthropic, ScriptedGemini, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Workspace
 
@@ -86,10 +88,18 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_is_shown_as_its_steps_and_
     assert len(bot.replies(root)) == 1
 
 
-async def test_gemini_answers_through_its_own_wire(start: Start) -> None:
-    async with ScriptedGemini([[Say("Hello from Gemini.", pieces=3)]]) as model:
-        bot = await start(MODEL="gemini-test", GOOGLE_API_KEY="AIza-test", GOOGLE_BASE_URL=model.base_url)
-        await bot.ask("hi", "Hello from Gemini.")
+@pytest.mark.parametrize(
+    ("server", "vendor", "model"),
+    [(ScriptedGemini, "GOOGLE", "gemini-test"), (ScriptedAnthropic, "ANTHROPIC", "anthropic/test")],
+)
+async def test_each_vendor_answers_through_its_own_wire(
+    start: Start, server: type[ScriptedGemini | ScriptedAnthropic], vendor: str, model: str
+) -> None:
+    call = Call("current_time", {"timezone": "Asia/Seoul"}, id="call_1")
+    async with server([[Say("Let me look. ", pieces=3), call], [Say("It is late.", pieces=3)]]) as scripted:
+        address = {f"{vendor}_API_KEY": "sk-test-key", f"{vendor}_BASE_URL": scripted.base_url}
+        bot = await start(MODEL=model, **address)
+        await bot.ask("what time is it?", "Let me look. \n\nIt is late.")
 
 
 async def test_messages_of_a_session_are_answered_one_at_a_time_and_in_order(start: Start, slack: SlackSandbox) -> None:
