@@ -5,7 +5,6 @@ Anthropic: https://platform.claude.com/docs/en/api/messages
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from typing import Any
 
 import anthropic
@@ -38,8 +37,8 @@ from core.errors import (
 )
 from core.models.calls import read_call
 from core.models.conversation import REDACTED, body
-from core.models.faults import retry_after, status_error
-from core.models.provider import Done, Failed, ProviderEvent, Request, Text, Thought, ToolCall, Usage
+from core.models.faults import retry_after, status_error, told
+from core.models.provider import Done, ProviderEvent, Request, Text, Thought, ToolCall, Usage
 
 _FINISHES = {
     "end_turn": types.FinishReason.STOP,
@@ -77,16 +76,8 @@ class AnthropicProvider:
             timeout=anthropic.Timeout(None, connect=10.0, pool=10.0),
         )
 
-    async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
-        try:
-            async with aclosing(self._events(request)) as events:
-                async for event in events:
-                    yield event
-            return
-        except Exception as error:  # whatever the SDK raises: not all of it has its root
-            failure = _named(error, request.model)
-            failure.__cause__ = error
-        yield Failed(failure)
+    def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+        return told(self._events(request), lambda error: _named(error, request.model))
 
     async def aclose(self) -> None:
         await self._client.close()

@@ -1,7 +1,7 @@
-"""What a vendor's HTTP status means to us; no vendor's own words get into the message."""
+"""How a vendor's stream fails, and what an HTTP status means to us; no vendor's own words get into the message."""
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
 from email.utils import parsedate_to_datetime
 from time import time
 
@@ -13,6 +13,25 @@ from core.errors import (
     ProviderUnavailableError,
     UnknownModelError,
 )
+from core.models.provider import Failed, ProviderEvent
+
+
+async def told(
+    events: AsyncGenerator[ProviderEvent, None], named: Callable[[Exception], ProviderError]
+) -> AsyncGenerator[ProviderEvent, None]:
+    """What a vendor's stream yields; what it raises is its last event, under our name and with its cause.
+
+    Whatever it raises: no vendor's SDK keeps all its errors under one root.
+    """
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield event
+        return
+    except Exception as error:
+        failure = named(error)
+        failure.__cause__ = error
+    yield Failed(failure)
 
 
 def status_error(provider: str, model: str, status: int, *, retry_after: float | None = None) -> ProviderError:

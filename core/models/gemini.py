@@ -4,7 +4,7 @@ Gemini: https://ai.google.dev/api/generate-content
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast
@@ -22,11 +22,10 @@ from core.errors import (
     ProviderStalledError,
     ProviderUnavailableError,
 )
-from core.models.faults import status_error
+from core.models.faults import status_error, told
 from core.models.messages import fenced, safe_name
 from core.models.provider import (
     Done,
-    Failed,
     Media,
     Message,
     Part,
@@ -64,50 +63,43 @@ class GeminiProvider:
             http_options=types.HttpOptions(base_url=base_url or None, httpx_async_client=self._http),
         )
 
-    async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
-        responses: list[httpx.Response] = []
-        try:
-            async with aclosing(self._events(request, responses)) as events:
-                async for event in events:
-                    yield event
-            return
-        except Exception as error:  # whatever the SDK raises: it has no root of its own
-            failure = _named(error, request.model)
-            failure.__cause__ = error
-        finally:
-            for response in responses:
-                await response.aclose()
-        yield Failed(failure)
+    def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+        return told(self._events(request), lambda error: _named(error, request.model))
 
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _events(self, request: Request, responses: list[httpx.Response]) -> AsyncGenerator[ProviderEvent, None]:
-        chunks = await self._client.aio.models.generate_content_stream(
-            model=request.model,
-            contents=cast(types.ContentListUnion, _contents(request)),
-            config=_config(request),
-        )
-        finish: types.FinishReason | None = None
-        usage = Usage()
-        while True:
-            with _noting(responses):
-                chunk = await anext(chunks, None)
-            if chunk is None:
-                break
-            if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason is not None:
-                reason = chunk.prompt_feedback.block_reason.value
-                raise ContentBlockedError(f"gemini withheld the answer: the prompt was blocked ({reason})")
-            if chunk.usage_metadata is not None:
-                usage = _usage(chunk.usage_metadata)
-            for candidate in (chunk.candidates or ())[:1]:
-                finish = candidate.finish_reason or finish
-                for part in (candidate.content and candidate.content.parts) or ():
-                    for event in _heard(part):
-                        yield event
-        if finish is None:
-            raise ProviderStalledError("gemini ended its stream without saying that it was done")
-        yield Done(finish, usage)
+    async def _events(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+        responses: list[httpx.Response] = []
+        try:
+            chunks = await self._client.aio.models.generate_content_stream(
+                model=request.model,
+                contents=cast(types.ContentListUnion, _contents(request)),
+                config=_config(request),
+            )
+            finish: types.FinishReason | None = None
+            usage = Usage()
+            while True:
+                with _noting(responses):
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    break
+                if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason is not None:
+                    reason = chunk.prompt_feedback.block_reason.value
+                    raise ContentBlockedError(f"gemini withheld the answer: the prompt was blocked ({reason})")
+                if chunk.usage_metadata is not None:
+                    usage = _usage(chunk.usage_metadata)
+                for candidate in (chunk.candidates or ())[:1]:
+                    finish = candidate.finish_reason or finish
+                    for part in (candidate.content and candidate.content.parts) or ():
+                        for event in _heard(part):
+                            yield event
+            if finish is None:
+                raise ProviderStalledError("gemini ended its stream without saying that it was done")
+            yield Done(finish, usage)
+        finally:
+            for response in responses:
+                await response.aclose()
 
 
 async def _bound(request: httpx.Request) -> None:

@@ -6,7 +6,6 @@ OpenAI: https://platform.openai.com/docs/api-reference/chat
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from typing import Any
 
 import openai
@@ -23,8 +22,8 @@ from core.errors import (
 )
 from core.models.calls import read_call
 from core.models.completions import body
-from core.models.faults import retry_after, status_error, unknown_model
-from core.models.provider import Done, Failed, ProviderEvent, Request, Text, Thought, ToolCall, Usage
+from core.models.faults import retry_after, status_error, told, unknown_model
+from core.models.provider import Done, ProviderEvent, Request, Text, Thought, ToolCall, Usage
 
 #: Seconds that the usage may come after the model has finished.
 _USAGE_SECONDS = 5.0
@@ -68,16 +67,8 @@ class OpenAIProvider:
             timeout=openai.Timeout(None, connect=10.0, pool=10.0),
         )
 
-    async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
-        try:
-            async with aclosing(self._events(request)) as events:
-                async for event in events:
-                    yield event
-            return
-        except Exception as error:  # whatever the SDK raises: not all of it has its root
-            failure = self._named(error, request.model)
-            failure.__cause__ = error
-        yield Failed(failure)
+    def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
+        return told(self._events(request), lambda error: self._named(error, request.model))
 
     async def aclose(self) -> None:
         await self._client.close()
