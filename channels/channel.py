@@ -62,6 +62,14 @@ class Heard:
     text: str
     speaker: str
 
+    @classmethod
+    def of(cls, said: str, speaker: str, attachments: Sequence[str], *, alone: bool) -> "Heard":
+        """What was said, the files that came along by name; first the speaker's name, unless one speaks `alone`."""
+        if attachments:
+            said = f"{said}\n[{speaker} sent files that you cannot open: {', '.join(attachments)}]".strip()
+        said = said or f"[{speaker} called you without saying anything]"
+        return cls(said if alone else f"{speaker}: {said}", speaker)
+
 
 class Surface(Protocol):
     """The place where one reply is shown."""
@@ -88,6 +96,14 @@ class Surface(Protocol):
 
         Raises:
             SurfaceError: the place cannot be looked into.
+        """
+        ...
+
+    async def say(self, text: str) -> None:
+        """Post one message that is no turn's reply.
+
+        Raises:
+            SurfaceError: it cannot be shown.
         """
         ...
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,16 +15,17 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels import words
 from channels.channel import Heard
-from channels.slack.calls import Caller, is_passing, refusal
-from channels.slack.hearing import NAME, Call, hear, place
+from channels.intake import Intake
+from channels.slack.api import SlackApi, is_passing, refusal
+from channels.slack.hearing import NAME, hear, place
 from channels.slack.people import People
-from channels.slack.receipts import Receipts
+from channels.slack.reactions import receipts
 from channels.slack.socket import connect
 from channels.slack.surface import SlackSurface
 from channels.slack.text import to_words, users_named
-from core.errors import SettingsError, SurfaceError
+from core.errors import SettingsError
 from core.inbound import Inbound
-from core.inbox import Accepted, Inbox
+from core.inbox import Inbox
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -81,15 +82,15 @@ class SlackChannel:
         self._inbox = inbox
         self._app_token = settings.app_token
         self._client = client(settings)
-        self._caller = Caller(self._client)
-        self._people = People(self._caller)
-        self._receipts = Receipts(self._caller)
+        self._api = SlackApi(self._client)
+        self._people = People(self._api)
+        self._receipts = receipts(self._api)
+        self._intake = Intake(inbox, self._receipts, self._surface_of)
         self._app = AsyncApp(
             client=self._client, before_authorize=self._dispatch, attaching_conversation_kwargs_enabled=False
         )
         self._app.command(RESET_COMMAND)(self._take_reset_command)
         self._socket = connect(self._app, settings.app_token)
-        self._errands: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         await verify(self._client, self._app_token)
@@ -104,25 +105,17 @@ class SlackChannel:
 
     async def stop(self) -> None:
         await self._socket.close_async()
-        if self._errands:
-            await asyncio.wait(self._errands, timeout=SETTLE_TIMEOUT)
-        await self._receipts.settle(SETTLE_TIMEOUT)
+        await self._intake.settle(SETTLE_TIMEOUT)
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
-        return SlackSurface(self._caller, self._receipts, address, turn_id)
+        return SlackSurface(self._api, self._receipts, address, turn_id)
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words; in a channel, where several may speak, the speaker's name comes first."""
         users = {inbound.author, *users_named(inbound.text)}
         names = await self._people.names(str(inbound.address["team"]), users)
-        speaker = names[inbound.author]
-        text = to_words(inbound.text, names)
-        if inbound.attachments:
-            files = ", ".join(inbound.attachments)
-            text = f"{text}\n[{speaker} sent files that you cannot open: {files}]".strip()
-        text = text or f"[{speaker} called you without saying anything]"
         is_direct = str(inbound.address["channel"]).startswith("D")
-        return Heard(text if is_direct else f"{speaker}: {text}", speaker)
+        return Heard.of(to_words(inbound.text, names), names[inbound.author], inbound.attachments, alone=is_direct)
 
     async def _dispatch(
         self,
@@ -138,31 +131,11 @@ class SlackChannel:
             return await next()
         try:
             if body.get("type") == "event_callback" and (call := hear(body)):
-                await self._take(call)
+                await self._intake.take(call)
         except Exception as error:
             log.error("an event could not be taken: %s", traced(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
-
-    async def _take(self, call: Call) -> None:
-        inbound = call.inbound
-        if not call.is_called and not await self._inbox.is_session(inbound.session_id):
-            return
-        if call.is_reset:
-            dropped = await self._inbox.reset(inbound)
-            if dropped is not None:
-                self._run(self._confirm_reset(inbound, dropped))
-            return
-        if await self._inbox.accept(inbound) is Accepted.WAITS:
-            self._receipts.give(inbound.address)
-
-    async def _confirm_reset(self, inbound: Inbound, dropped: list[Inbound]) -> None:
-        for waiting in dropped:
-            self._receipts.take_back(waiting.address)
-        try:
-            await self.surface(inbound.address, turn_id=inbound.event_key).say(words.RESET_DONE)
-        except SurfaceError as error:
-            log.error("the reset cannot be confirmed: %s", error)
 
     async def _take_reset_command(self, ack: AsyncAck, command: dict[str, Any]) -> None:
         """Start over in the thread of this channel or direct message in which the asker spoke last.
@@ -185,14 +158,11 @@ class SlackChannel:
             text=RESET_COMMAND,
             sent_at=time.time(),
         )
-        for waiting in await self._inbox.reset(inbound) or ():
-            self._receipts.take_back(waiting.address)
+        await self._intake.reset(inbound)
         await ack(words.RESET_DONE)
 
-    def _run(self, errand: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(errand)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+    def _surface_of(self, inbound: Inbound) -> SlackSurface:
+        return self.surface(inbound.address, turn_id=inbound.event_key)
 
 
 def client(settings: SlackSettings) -> AsyncWebClient:

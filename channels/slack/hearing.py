@@ -1,9 +1,9 @@
 """What of all that Slack says is meant for the bot."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from channels.intake import Call
 from channels.slack.text import users_named, without_mention
 from core.inbound import Inbound, storable
 
@@ -12,21 +12,6 @@ NAME = "slack"
 
 #: Messages that people write; every other subtype is Slack's own talk, an edit, or a bot's.
 _SPOKEN = {None, "file_share", "thread_broadcast"}
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A message of a person.
-
-    Attributes:
-        is_called: whether it calls the bot by name or is written to it alone. Otherwise it is one that the
-            bot answers only in a thread where it speaks already.
-        is_reset: whether it asks for nothing but to start over.
-    """
-
-    inbound: Inbound
-    is_called: bool
-    is_reset: bool
 
 
 def hear(body: Mapping[str, Any]) -> Call | None:
@@ -51,7 +36,6 @@ def hear(body: Mapping[str, Any]) -> Call | None:
     is_called = event["type"] == "app_mention" or is_direct or bot_user_id in users_named(said)
     if not is_called and not event.get("thread_ts"):
         return None
-    text = storable(without_mention(said, bot_user_id))
     team = team_of(body)
     root = event.get("thread_ts") or ts
     inbound = Inbound(
@@ -61,11 +45,11 @@ def hear(body: Mapping[str, Any]) -> Call | None:
         channel=NAME,
         address={"team": team, "channel": channel, "thread_ts": root, "ts": ts},
         author=user,
-        text=text,
+        text=storable(without_mention(said, bot_user_id)),
         sent_at=float(ts),
         attachments=tuple(file.get("name") or file.get("id", "a file") for file in event.get("files") or ()),
     )
-    return Call(inbound, is_called, is_reset=is_called and text.strip(" .!/").lower() == "reset")
+    return Call(inbound, is_called)
 
 
 def team_of(body: Mapping[str, Any]) -> str:

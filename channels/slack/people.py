@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from channels.pacer import Window
-from channels.slack.calls import Caller
+from channels.slack.api import SlackApi
 from core.errors import SurfaceError
 from core.secrets import traced
 
@@ -25,8 +25,8 @@ PATIENCE = 3.0
 class People:
     """Asks Slack for names, and remembers them for a while."""
 
-    def __init__(self, caller: Caller, *, patience: float = PATIENCE) -> None:
-        self._caller = caller
+    def __init__(self, api: SlackApi, *, patience: float = PATIENCE) -> None:
+        self._api = api
         self._patience = patience
         self._names: dict[str, tuple[str, float]] = {}
 
@@ -42,7 +42,7 @@ class People:
             return name
         try:
             async with asyncio.timeout(self._patience):
-                answer = await self._caller.call(
+                answer = await self._api.call(
                     "users.info", {"user": user}, key=("users.info", team), window=TIER_4, reads=True
                 )
         except (SurfaceError, TimeoutError) as error:

@@ -1,12 +1,14 @@
 """Shows a reply in a Slack thread."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from channels.channel import Limits, Plan, Priority, Record
+from channels.calls import RefusedError
+from channels.channel import Limits, Priority
+from channels.messages import Edited, MessageSurface
 from channels.pacer import Window
-from channels.slack.calls import Answer, Caller, RefusedError
-from channels.slack.receipts import Receipts
+from channels.receipts import Receipts
+from channels.slack.api import Answer, SlackApi
 from channels.slack.text import inert, plain
 
 #: One size for every way that Slack has of showing text: `chat.update` fails above about 4,000 characters,
@@ -30,7 +32,7 @@ _NOT_EDITABLE = {"message_not_found", "cant_update_message", "edit_window_closed
 _NOTICE_SIZE = 3_000
 
 
-class SlackSurface:
+class SlackSurface(MessageSurface):
     """One reply in one thread.
 
     Args:
@@ -39,8 +41,9 @@ class SlackSurface:
 
     limits = LIMITS
 
-    def __init__(self, caller: Caller, receipts: Receipts, address: Mapping[str, Any], turn_id: str) -> None:
-        self._caller = caller
+    def __init__(self, api: SlackApi, receipts: Receipts, address: Mapping[str, Any], turn_id: str) -> None:
+        super().__init__()
+        self._api = api
         self._receipts = receipts
         self._address = address
         self._team = str(address["team"])
@@ -48,42 +51,15 @@ class SlackSurface:
         self._thread_ts = str(address["thread_ts"])
         self._asked_ts = str(address["ts"])
         self._turn_id = turn_id
-        self._shown: dict[str, str] = {}
-
-    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
-        """Edit, post and delete until Slack shows the plan: see `Surface`."""
-        for position, chunk in enumerate(plan.chunks):
-            stands = position < len(known) and await self._edit(known[position], chunk.text, plan.priority)
-            if stands is None:
-                return False
-            if not stands:
-                ts = await self._post(position, chunk.text, plan.priority)
-                if ts is None:
-                    return False
-                await record(position, ts)
-        for ts in known[len(plan.chunks) :]:
-            await self._delete(ts)
-        return True
-
-    async def find(self) -> list[str]:
-        own = await self._own()
-        return [str(own[position]["ts"]) for position in sorted(own)]
 
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
 
-    async def say(self, text: str) -> None:
-        """Post one message that is no turn's reply."""
-        await self._post(0, text, Priority.FINAL)
-
-    async def _edit(self, ts: str, text: str, priority: Priority) -> bool | None:
-        """Whether the message stands and says `text`; none if a tick could not go."""
-        if self._shown.get(ts) == text:
-            return True
+    async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited:
         try:
-            answer = await self._caller.call(
+            answer = await self._api.call(
                 "chat.update",
-                {"channel": self._channel, "ts": ts, **_content(text)},
+                {"channel": self._channel, "ts": message_id, **_content(text)},
                 key=("chat.update", self._team),
                 window=TIER_3,
                 priority=priority,
@@ -91,19 +67,14 @@ class SlackSurface:
         except RefusedError as refusal:
             if refusal.code not in _NOT_EDITABLE:
                 raise
-            return False
-        if answer is None:
-            return None
-        self._shown[ts] = text
-        return True
+            return Edited.GONE
+        return Edited.DROPPED if answer is None else Edited.DONE
 
-    async def _post(self, position: int, text: str, priority: Priority) -> str | None:
-        """The new message's id; none if a tick could not go."""
-
+    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
         async def found() -> Answer | None:
-            return (await self._own()).get(position) if self._turn_id else None
+            return (await self._messages()).get(position) if self._turn_id else None
 
-        answer = await self._caller.call(
+        answer = await self._api.call(
             "chat.postMessage",
             {
                 "channel": self._channel,
@@ -121,15 +92,14 @@ class SlackSurface:
             priority=priority,
             found=found,
         )
-        if answer is None:
-            return None
-        ts = str(answer["ts"])
-        self._shown[ts] = text
-        return ts
+        return None if answer is None else str(answer["ts"])
 
-    async def _own(self) -> dict[int, Answer]:
+    async def _own(self) -> dict[int, str]:
+        return {position: str(message["ts"]) for position, message in (await self._messages()).items()}
+
+    async def _messages(self) -> dict[int, Answer]:
         """The messages of this reply, by their positions, as Slack has them."""
-        answer = await self._caller.call(
+        answer = await self._api.call(
             "conversations.replies",
             {
                 "channel": self._channel,
@@ -150,11 +120,11 @@ class SlackSurface:
                 own[int(payload["chunk"])] = message
         return own
 
-    async def _delete(self, ts: str) -> None:
+    async def _delete(self, message_id: str) -> None:
         try:
-            await self._caller.call(
+            await self._api.call(
                 "chat.delete",
-                {"channel": self._channel, "ts": ts},
+                {"channel": self._channel, "ts": message_id},
                 key=("chat.delete", self._team),
                 window=TIER_3,
             )

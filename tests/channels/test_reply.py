@@ -64,6 +64,9 @@ class Board:
     async def find(self) -> list[str]:
         return list(self.messages)
 
+    async def say(self, text: str) -> None:
+        raise AssertionError(f"a reply says nothing beside itself: {text}")
+
     async def begun(self) -> None:
         self.log.append("begun")
 

@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from channels.slack.hearing import Call, hear
+from channels.intake import Call
+from channels.slack.hearing import hear
 
 BOT = "UBOT"
 _SAID = {"type": "message", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "100.000200", "text": "hi"}

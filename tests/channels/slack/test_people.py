@@ -1,14 +1,14 @@
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.calls import Caller
+from channels.slack.api import SlackApi
 from channels.slack.people import People
 from sandbox.slack import SlackSandbox
 
 
 @pytest.fixture
 def people(web: AsyncWebClient) -> People:
-    return People(Caller(web, pauses=(0.01,)), patience=0.3)
+    return People(SlackApi(web, pauses=(0.01,)), patience=0.3)
 
 
 async def test_people_are_known_by_the_name_that_they_show(slack: SlackSandbox, people: People) -> None:

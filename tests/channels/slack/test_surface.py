@@ -6,11 +6,14 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.channel import Chunk, Plan, Priority
 from channels.planner import Planner
-from channels.slack.calls import Caller
-from channels.slack.receipts import Receipts
+from channels.slack.api import SlackApi
+from channels.slack.reactions import receipts
 from channels.slack.surface import SlackSurface
 from core.errors import SurfaceError
 from sandbox.slack import Message, SlackSandbox
+
+#: Seconds between the attempts at a call that failed in passing.
+PAUSES = (0.01, 0.01)
 
 
 class Shown:
@@ -19,15 +22,15 @@ class Shown:
     def __init__(self, slack: SlackSandbox, web: AsyncWebClient, question: Message) -> None:
         self.slack = slack
         self.question = question
-        self.caller = Caller(web, pauses=(0.01, 0.01))
+        self.api = SlackApi(web, pauses=PAUSES)
         self.address: dict[str, Any] = {
             "team": slack.team_id,
             "channel": question.channel.id,
             "thread_ts": question.ts,
             "ts": question.ts,
         }
-        self.receipts = Receipts(self.caller)
-        self.surface = SlackSurface(self.caller, self.receipts, self.address, "turn-1")
+        self.receipts = receipts(self.api)
+        self.surface = SlackSurface(self.api, self.receipts, self.address, "turn-1")
         self.known: list[str] = []
 
     async def show(self, *texts: str, priority: Priority = Priority.FINAL) -> bool:
@@ -132,7 +135,7 @@ async def test_a_long_answer_is_posted_no_faster_than_slack_allows(on: Shown) ->
 @pytest.mark.parametrize("method", ["chat.postMessage", "chat.update"])
 async def test_however_often_slack_says_later_nothing_is_given_up(on: Shown, method: str) -> None:
     await on.show("…", priority=Priority.PROGRESS)
-    on.slack.faults.rate_limit(method, 0, times=len(on.caller._pauses) + 1)
+    on.slack.faults.rate_limit(method, 0, times=len(PAUSES) + 1)
     assert await on.show("one", "two")
     assert on.texts == ["one", "two"]
 
@@ -189,7 +192,7 @@ async def test_a_post_that_did_not_take_effect_is_made_again(on: Shown) -> None:
 
 
 async def test_a_post_of_another_turn_is_not_taken_for_it(on: Shown) -> None:
-    await SlackSurface(on.caller, on.receipts, on.address, "turn-0").say("one")
+    await SlackSurface(on.api, on.receipts, on.address, "turn-0").say("one")
     on.slack.faults.fail("chat.postMessage")
     await on.show("one")
     assert on.texts == ["one", "one"]
@@ -214,14 +217,14 @@ async def test_an_archived_channel_is_named(on: Shown) -> None:
 
 async def test_a_slack_that_stays_away_is_given_up_after_some_attempts(on: Shown) -> None:
     on.slack.faults.fail("chat.postMessage", 50)
-    with pytest.raises(SurfaceError, match=r"chat.postMessage: Slack cannot be reached \(HTTP 500\)"):
+    with pytest.raises(SurfaceError, match=r"chat.postMessage: out of reach \(HTTP 500\)"):
         await on.show("done")
     assert on.calls("chat.postMessage") == 3
 
 
 async def test_a_reply_found_after_a_restart_is_edited_in_place(on: Shown) -> None:
     await on.show("half an ans", "left over")
-    on.surface = SlackSurface(on.caller, on.receipts, on.address, "turn-1")
+    on.surface = SlackSurface(on.api, on.receipts, on.address, "turn-1")
     await on.show("the answer")
     assert on.texts == ["the answer"]
 

@@ -1,0 +1,95 @@
+"""Calls of a platform's API: within its limits, and tried again where that can help."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import TypeVar
+
+from channels.channel import Priority
+from channels.pacer import Pacer, Window
+from core.errors import SurfaceError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Seconds to wait before a call that failed in passing is made again; after the last one, eight minutes from the
+#: first, it is given up.
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 120.0, 240.0)
+
+
+class RefusedError(SurfaceError):
+    """The platform refused a call for good.
+
+    Attributes:
+        code: the platform's word for why.
+    """
+
+    def __init__(self, name: str, code: str) -> None:
+        super().__init__(f"{name}: {code}")
+        self.code = code
+
+
+class PassingError(Exception):
+    """A call failed for a reason that lies in the moment and not in the call; whether it took effect is not known.
+
+    Attributes:
+        retry_after: seconds that the platform asked to wait, if the call came too often; it took no effect then.
+    """
+
+    def __init__(self, cause: str, *, retry_after: float | None = None) -> None:
+        super().__init__(cause)
+        self.retry_after = retry_after
+
+
+class Caller:
+    """Makes calls for all surfaces that share a platform's limits."""
+
+    def __init__(self, *, pauses: tuple[float, ...] = PAUSES) -> None:
+        self._pacer = Pacer()
+        self._pauses = pauses
+
+    async def call(
+        self,
+        name: str,
+        send: Callable[[], Awaitable[T]],
+        *,
+        key: Hashable,
+        window: Window,
+        priority: Priority = Priority.PROGRESS,
+        found: Callable[[], Awaitable[T | None]] | None = None,
+    ) -> T | None:
+        """Make a call. One that comes too often is made again when the platform says, however often it says so.
+
+        Args:
+            name: what the platform calls it, for the log.
+            send: makes it once. Raises `RefusedError` or `PassingError`.
+            key: what shares the limit `window`.
+            found: for a call that must not take effect twice: looks whether it has, when its answer was lost.
+
+        Returns:
+            The answer; none for a tick that had no place or failed in passing.
+
+        Raises:
+            RefusedError: the platform will not have it, however often it is asked.
+            SurfaceError: the platform stayed out of reach.
+        """
+        pauses = iter(self._pauses)
+        while await self._pacer.admit(key, window, priority):
+            try:
+                return await send()
+            except PassingError as error:
+                failure = error
+            log.info("%s did not succeed (%s)", name, failure)
+            if failure.retry_after is not None:
+                self._pacer.refused(key, failure.retry_after)
+            if priority is Priority.TICK:
+                return None
+            if failure.retry_after is not None:
+                continue
+            if found is not None and (effect := await found()) is not None:
+                return effect
+            if (pause := next(pauses, None)) is None:
+                raise SurfaceError(f"{name}: out of reach ({failure})")
+            await asyncio.sleep(pause)
+        return None

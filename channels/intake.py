@@ -1,0 +1,90 @@
+"""What becomes of a message that a channel has heard: a turn, a reset, or nothing."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from channels import words
+from channels.channel import Surface
+from channels.receipts import Receipts
+from core.errors import SurfaceError
+from core.inbound import Inbound
+from core.inbox import Accepted, Inbox
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A message of a person.
+
+    Attributes:
+        is_called: whether it calls the bot by name or is written to it alone. Otherwise it is one that the
+            bot answers only where it speaks already.
+    """
+
+    inbound: Inbound
+    is_called: bool
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether it asks for nothing but to start over."""
+        return self.is_called and self.inbound.text.strip(" .!/").lower() == "reset"
+
+
+class Intake:
+    """Takes in what a channel hears.
+
+    Args:
+        surface: where the answer to a message is shown.
+    """
+
+    def __init__(self, inbox: Inbox, receipts: Receipts, surface: Callable[[Inbound], Surface]) -> None:
+        self._inbox = inbox
+        self._receipts = receipts
+        self._surface = surface
+        self._errands: set[asyncio.Task[None]] = set()
+
+    async def take(self, call: Call) -> None:
+        """Have a message answered, if it is one for the bot; who has to wait for the answer sees a receipt.
+
+        Raises:
+            StoreError: it could not be kept, and must not be acknowledged.
+        """
+        inbound = call.inbound
+        if not call.is_called and not await self._inbox.is_session(inbound.session_id):
+            return
+        if call.is_reset:
+            if await self.reset(inbound):
+                self._confirm(inbound)
+        elif await self._inbox.accept(inbound) is Accepted.WAITS:
+            self._receipts.give(inbound.address)
+
+    async def reset(self, inbound: Inbound) -> bool:
+        """Start the session of `inbound` over; false if that was done before.
+
+        Raises:
+            StoreError: nothing was changed.
+        """
+        dropped = await self._inbox.reset(inbound)
+        for waiting in dropped or ():
+            self._receipts.take_back(waiting.address)
+        return dropped is not None
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for confirmations and receipts, but for each no longer than so many seconds."""
+        if self._errands:
+            await asyncio.wait(self._errands, timeout=seconds)
+        await self._receipts.settle(seconds)
+
+    def _confirm(self, inbound: Inbound) -> None:
+        task = asyncio.create_task(self._say(inbound, words.RESET_DONE), name="confirmation")
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def _say(self, inbound: Inbound, text: str) -> None:
+        try:
+            await self._surface(inbound).say(text)
+        except SurfaceError as error:
+            log.error("the reset cannot be confirmed: %s", error)

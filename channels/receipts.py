@@ -1,0 +1,55 @@
+"""Receipts: the sign that tells an author that a message was heard and waits for its turn."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from core.errors import SurfaceError
+
+log = logging.getLogger(__name__)
+
+Address = Mapping[str, Any]
+
+
+class Receipts:
+    """The signs that stand. Nobody waits for them.
+
+    Args:
+        add: sets the sign on the message of an address.
+        remove: takes it away.
+    """
+
+    def __init__(self, add: Callable[[Address], Awaitable[None]], remove: Callable[[Address], Awaitable[None]]) -> None:
+        self._add = add
+        self._remove = remove
+        self._given: dict[frozenset[tuple[str, Any]], asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def give(self, address: Address) -> None:
+        """Set the sign."""
+        self._given[frozenset(address.items())] = asyncio.create_task(_tried(self._add, address), name="receipt")
+
+    def take_back(self, address: Address) -> None:
+        """Take the sign away, if it was given."""
+        given = self._given.pop(frozenset(address.items()), None)
+        if given is not None:
+            task = asyncio.create_task(self._take(given, address), name="receipt")
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for what is under way, but no longer than so many seconds."""
+        if under_way := [*self._given.values(), *self._leaving]:
+            await asyncio.wait(under_way, timeout=seconds)
+
+    async def _take(self, given: asyncio.Task[None], address: Address) -> None:
+        await given
+        await _tried(self._remove, address)
+
+
+async def _tried(react: Callable[[Address], Awaitable[None]], address: Address) -> None:
+    try:
+        await react(address)
+    except SurfaceError as error:  # a nicety: the answer comes without it too
+        log.info("no receipt: %s", error)

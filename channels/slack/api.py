@@ -1,0 +1,74 @@
+"""Slack's Web API: its calls, and what its refusals mean."""
+
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import Any
+
+import aiohttp
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from channels.calls import PAUSES, Caller, PassingError, RefusedError
+from channels.channel import Priority
+from channels.pacer import Window
+
+Answer = Mapping[str, Any]
+
+#: Slack: errors that say nothing of the call itself.
+_PASSING = {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org"}
+
+
+class SlackApi:
+    """Makes calls for all surfaces of a workspace, which share its limits."""
+
+    def __init__(self, client: AsyncWebClient, *, pauses: tuple[float, ...] = PAUSES) -> None:
+        self._client = client
+        self._caller = Caller(pauses=pauses)
+
+    async def call(
+        self,
+        method: str,
+        arguments: Mapping[str, Any],
+        *,
+        key: Hashable,
+        window: Window,
+        priority: Priority = Priority.PROGRESS,
+        reads: bool = False,
+        found: Callable[[], Awaitable[Answer | None]] | None = None,
+    ) -> Answer | None:
+        """Call `method`: see `Caller.call`.
+
+        Args:
+            reads: Slack: methods that read take their arguments in the query and not as JSON.
+        """
+        sent = {"http_verb": "GET", "params": dict(arguments)} if reads else {"json": dict(arguments)}
+
+        async def send() -> Answer:
+            return await self._send(method, sent)
+
+        return await self._caller.call(method, send, key=key, window=window, priority=priority, found=found)
+
+    async def _send(self, method: str, sent: Mapping[str, Any]) -> Answer:
+        try:
+            answer = await self._client.api_call(method, **sent)
+        except SlackApiError as error:
+            status, code, retry_after = refusal(error)
+            if not is_passing(status, code):
+                raise RefusedError(method, code) from error
+            raise PassingError(code or f"HTTP {status}", retry_after=retry_after if status == 429 else None) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise PassingError(type(error).__name__) from error
+        return dict(answer.data) if isinstance(answer.data, dict) else {}
+
+
+def is_passing(status: int, code: str) -> bool:
+    """Whether Slack's refusal says nothing of the call itself, but of the moment."""
+    return status == 429 or status >= 500 or code in _PASSING
+
+
+def refusal(error: SlackApiError) -> tuple[int, str, float]:
+    """HTTP status, Slack's error code, and the seconds that it asked to wait."""
+    response: Any = error.response
+    if isinstance(response, aiohttp.ClientResponse):  # an answer that was no JSON
+        return response.status, "", 0.0
+    code = response.data.get("error", "") if isinstance(response.data, dict) else ""
+    return response.status_code, code, max(1.0, float(response.headers.get("Retry-After", 1)))
