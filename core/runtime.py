@@ -19,9 +19,11 @@ from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
+from core.endings import BLOCKED, ended
 from core.errors import ContentBlockedError, ProviderError, StepLimitError
 from core.events import StreamEvent
 from core.models.adapter import NO_CONTENT
+from core.models.attempts import takes_back
 from core.models.provider import Usage
 
 log = logging.getLogger(__name__)
@@ -35,8 +37,6 @@ _INVENTED_AGENT = re.compile(
 
 #: Threads for tools that are plain functions; ADK would run those on the event loop.
 _TOOL_THREADS = 32
-
-_BLOCKED = {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "LANGUAGE"}
 
 
 class AgentRuntime:
@@ -173,11 +173,16 @@ class _Steps:
 
     def take(self, event: Event) -> Iterator[StreamEvent]:
         if event.partial:
-            if text := _visible_text(event):
+            if takes_back(event):
+                yield from self._write(self._step(event), "")
+            elif text := _visible_text(event):
                 yield from self._write(self._step(event), text, append=True)
             return
         if event.content is not None:
-            text, step = _visible_text(event), self._open.pop((event.author, event.branch), None)
+            text = _visible_text(event)
+            if text.strip() and not event.get_function_calls():  # with calls, the run goes on
+                text = ended(text, event.finish_reason)
+            step = self._open.pop((event.author, event.branch), None)
             if step is not None:
                 yield from self._write(step, text)
             elif text:
@@ -189,10 +194,10 @@ class _Steps:
             yield from _tool_end(response)
         if event.usage_metadata is not None:
             self._usage = _add(self._usage, event.usage_metadata)
-        self._error_code = "" if _visible_text(event) else event.error_code or ""
+        self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
 
     def end(self) -> StreamEvent:
-        if self._error_code in _BLOCKED:
+        if self._error_code in BLOCKED:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT:
             return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))

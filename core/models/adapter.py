@@ -11,7 +11,9 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from pydantic import Field, SkipValidation
 
+from core.endings import BLOCKED
 from core.errors import ContentBlockedError, ProviderStalledError
+from core.models.attempts import attempts
 from core.models.messages import clean_json, clean_text, convert_messages, unique_id
 from core.models.provider import (
     Done,
@@ -30,17 +32,6 @@ from core.models.signatures import mark, own
 #: The error code of an answer that ended well and said nothing. ADK's own word for it.
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 
-_BLOCKED = {
-    types.FinishReason.SAFETY,
-    types.FinishReason.RECITATION,
-    types.FinishReason.BLOCKLIST,
-    types.FinishReason.PROHIBITED_CONTENT,
-    types.FinishReason.SPII,
-    types.FinishReason.IMAGE_SAFETY,
-    types.FinishReason.IMAGE_PROHIBITED_CONTENT,
-    types.FinishReason.IMAGE_RECITATION,
-}
-
 
 class ModelAdapter(BaseLlm):
     """A provider's model as ADK knows models.
@@ -55,18 +46,25 @@ class ModelAdapter(BaseLlm):
       or `ProviderStalledError` when the stream went silent for `idle_seconds` or just ended.
 
     With `stream=True` a partial response for each delta of text or thought comes before.
+
+    An error that is `retryable` is raised at once, unless there are `waits`: then the request is sent again after
+    each of these seconds, as `core.models.attempts` has it.
     """
 
     provider: SkipValidation[Provider] = Field(exclude=True, repr=False)
     idle_seconds: float = 120.0
+    waits: tuple[float, ...] = ()
 
     @property
     def capabilities(self) -> LlmCapabilities:
         return LlmCapabilities(output_schema_and_tools=False)
 
-    async def generate_content_async(
+    def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
+        return attempts(lambda: self._attempt(llm_request, stream), self.waits)
+
+    async def _attempt(self, llm_request: LlmRequest, stream: bool) -> AsyncGenerator[LlmResponse, None]:
         request = self._request(llm_request)
         answer = _Answer(request.messages, self.provider.name)
         # The contract: what `stream` returns is an async generator, and closing it closes the connection.
@@ -117,7 +115,7 @@ class ModelAdapter(BaseLlm):
             total_token_count=usage.input + usage.output + usage.thinking,
         )
         if not answer.says_something:
-            if done.finish in _BLOCKED:
+            if done.finish in BLOCKED:
                 reason = done.finish.value
                 raise ContentBlockedError(f"{self.provider.name} withheld the answer ({reason})")
             ended_well = done.finish is types.FinishReason.STOP

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from email.utils import parsedate_to_datetime
+from math import isfinite
 from time import time
 
 from core.errors import (
@@ -58,12 +59,18 @@ def unknown_model(provider: str, model: str) -> UnknownModelError:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait: `retry-after-ms`, or `retry-after` as seconds or as a date."""
-    with suppress(ValueError):
-        if "retry-after-ms" in headers:
-            return float(headers["retry-after-ms"]) / 1000
-        if "retry-after" in headers:
-            return float(headers["retry-after"])
+    if (wait := _seconds(headers.get("retry-after-ms"))) is not None:
+        return wait / 1000
+    if (wait := _seconds(headers.get("retry-after"))) is not None:
+        return wait
     with suppress(ValueError):
         if "retry-after" in headers:
             return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time())
+    return None
+
+
+def _seconds(text: str | None) -> float | None:
+    with suppress(ValueError):
+        wait = float(text or "")
+        return max(0.0, wait) if isfinite(wait) else None
     return None

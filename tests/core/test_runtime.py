@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
 import pytest
@@ -18,14 +18,24 @@ from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import ContentBlockedError, ProviderError, ProviderLimitError, StepLimitError
+from core.agent import AgentConfig, make_app
+from core.endings import CUT_OFF, WITHHELD
+from core.errors import (
+    ContentBlockedError,
+    ProviderError,
+    ProviderLimitError,
+    ProviderStalledError,
+    ProviderUnavailableError,
+    StepLimitError,
+)
 from core.events import StreamEvent
-from core.models.adapter import NO_CONTENT
+from core.models.adapter import NO_CONTENT, ModelAdapter
+from core.models.merging import Merging
 from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult, Usage
 from core.runtime import AgentRuntime, warm_up
 from core.store.schema import state
-from core.tools import Tool
-from tests.conversation import SESSION, USER, Converse, ScriptedProvider, adapter, team
+from core.tools import Tool, adapt
+from tests.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter, team
 
 
 class Teller(BaseAgent):
@@ -297,14 +307,35 @@ async def test_an_answer_that_broke_off_before_its_first_word_is_an_error(
     assert finish in str(events[-1].error)
 
 
-async def test_an_answer_that_broke_off_in_the_middle_is_the_reply(converse: Converse) -> None:
-    provider = ScriptedProvider([Text("Once upon"), Done(types.FinishReason.MAX_TOKENS)])
-    assert await (await converse(provider)).reply("A story!") == "Once upon"
+async def test_a_blank_answer_that_broke_off_is_an_error(converse: Converse) -> None:
+    provider = ScriptedProvider([Text(" \n"), Done(types.FinishReason.MAX_TOKENS)])
+    [*_, event] = await (await converse(provider)).events("Hi")
+    assert "MAX_TOKENS" in str(event.error)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize(
+    ("finish", "sentence"), [(types.FinishReason.MAX_TOKENS, CUT_OFF), (types.FinishReason.SAFETY, WITHHELD)]
+)
+async def test_an_answer_that_broke_off_in_the_middle_is_the_reply_and_says_so(
+    converse: Converse, finish: types.FinishReason, sentence: str, streaming: bool
+) -> None:
+    conversation = await converse(ScriptedProvider([Text("Once "), Text("upon"), Done(finish)]))
+    events = await conversation.events("A story!", streaming=streaming)
+    assert shown(events) == events[-1].text == f"Once upon\n\n{sentence}"
+    assert "step_reset" not in kinds(events)
+    assert [row.content for row in await conversation.rows()] == ["A story!", "Once upon"]
 
 
 async def test_so_is_one_of_a_model_that_calls_it_an_error(converse: Converse) -> None:
-    line = final("Once upon").model_copy(update={"error_code": "MAX_TOKENS"})
-    assert await (await converse(app=telling(line))).reply("A story!") == "Once upon"
+    cut = {"error_code": "MAX_TOKENS", "finish_reason": types.FinishReason.MAX_TOKENS}
+    line = final("Once upon").model_copy(update=cut)
+    assert await (await converse(app=telling(line))).reply("A story!") == f"Once upon\n\n{CUT_OFF}"
+
+
+async def test_a_step_that_broke_off_behind_its_calls_is_not_the_end(converse: Converse) -> None:
+    provider = ScriptedProvider([Text("Wait"), calls("look"), Done(types.FinishReason.MAX_TOKENS)], "Sky.")
+    assert await (await converse(provider, tools=[says("sky")])).reply("Look.") == "Wait\n\nSky."
 
 
 @pytest.mark.parametrize("model", ["ours", "ADK's"])
@@ -347,6 +378,83 @@ async def test_cancelling_who_listens_cancels_the_model(converse: Converse) -> N
         with pytest.raises(asyncio.CancelledError):
             await listening
         await provider.closed.wait()
+
+
+# Calls of the model that are tried again
+
+
+async def persistent(converse: Converse, provider: ScriptedProvider, *tools: Tool) -> Conversation:
+    model = ModelAdapter(model="scripted", provider=Merging(provider), waits=(0, 0))
+    return await converse(app=make_app(AgentConfig(), model=model, tools=[adapt(tool) for tool in tools]))
+
+
+def busy() -> Failed:
+    return Failed(ProviderLimitError("busy", retry_after=0.01))
+
+
+def overloaded() -> Failed:
+    return Failed(ProviderUnavailableError("overloaded"))
+
+
+def silent() -> Failed:
+    return Failed(ProviderStalledError("silent"))
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("broken", [busy, overloaded, silent])
+async def test_a_step_that_broke_off_starts_over_and_its_text_is_there_once(
+    converse: Converse, broken: Callable[[], Failed], streaming: bool
+) -> None:
+    looked: list[object] = []
+    look = Tool("look", "Looks.", looked.append)
+    usage = Usage(10, 2, 1, 4)
+    provider = ScriptedProvider(
+        [Text("Let me look."), calls("look"), Done(usage=usage)],
+        [Thought("Hm."), Text("The sky is gr"), calls("look", "c2"), broken()],
+        [broken()],
+        [Text("The sky "), Text("is blue."), Done(usage=usage)],
+    )
+    conversation = await persistent(converse, provider, look)
+    events = await conversation.events("Look.", streaming=streaming)
+    assert shown(events) == events[-1].text == "Let me look.\n\nThe sky is blue."
+    assert [event.text for event in events if event.type == "step_reset"] == ["Let me look."] * streaming
+    assert len(looked) == kinds(events).count("tool_start") == kinds(events).count("tool_end") == 1
+    assert events[-1].usage == Usage(20, 4, 2, 8)
+    rows = await conversation.rows()
+    assert [(row.role, row.content) for row in rows if row.role != "tool"] == [
+        ("user", "Look."),
+        ("assistant", "Let me look."),
+        ("assistant", "The sky is blue."),
+    ]
+    assert not any("gr" in str(row) or "takes_back" in str(row) for row in rows)
+    assert provider.requests[1].messages == provider.requests[2].messages == provider.requests[3].messages
+
+
+async def test_a_new_attempt_may_have_nothing_to_say(converse: Converse) -> None:
+    conversation = await persistent(converse, ScriptedProvider([Text("Hel"), overloaded()], [Done()]))
+    events = await conversation.events("Hi")
+    assert kinds(events) == ["text_delta", "step_reset", "done"]
+    assert shown(events) == events[-1].text == ""
+
+
+async def test_a_step_that_never_comes_right_ends_in_the_last_error_below_what_was_said(converse: Converse) -> None:
+    last = silent()
+    provider = ScriptedProvider([Text("Hel"), busy()], [overloaded()], [last], "never asked for")
+    conversation = await persistent(converse, provider)
+    events = await conversation.events("Hi")
+    assert kinds(events) == ["text_delta", "error"]
+    assert events[-1].error is last.error
+    assert not any("Hel" in str(row) for row in await conversation.rows())
+
+
+async def test_closing_in_a_wait_ends_it(converse: Converse) -> None:
+    provider = ScriptedProvider([Text("Hel"), Failed(ProviderLimitError("busy", retry_after=30))], "never asked for")
+    conversation = await persistent(converse, provider)
+    async with asyncio.timeout(5):
+        async with aclosing(conversation.stream("Hi")) as events:
+            assert (await anext(events)).text == "Hel"
+            await provider.closed.wait()
+    assert len(provider.requests) == 1
 
 
 # Agents that a model made up
