@@ -23,6 +23,7 @@ class Directory:
         api.add("GET /users/{user}", lambda request: Reply(self._payloads.user(api.user(request.ids["user"]))))
         api.add("GET /gateway", lambda _: Reply({"url": self._at.url}))
         api.add("GET /gateway/bot", self._gateway)
+        api.add("GET /users/@me/guilds", self._guilds)
         api.add("POST /users/@me/channels", self._open_dm)
         api.add("GET /channels/{channel}", lambda request: Reply(self._payloads.channel(api.channel(request))))
         api.add("GET /guilds/{guild}", self._read_guild)
@@ -38,6 +39,13 @@ class Directory:
             "max_concurrency": 1,
         }
         return Reply({"url": self._at.url, "shards": 1, "session_start_limit": limit})
+
+    def _guilds(self, request: Request) -> Reply:
+        """Those that the bot is in, a page of them: the one that there is, unless it was on an earlier page."""
+        query = request.query
+        is_behind = int(self._guild.id) > int(query.get("after", "0"))
+        is_ahead = "before" not in query or int(self._guild.id) < int(query["before"])
+        return Reply([self._payloads.my_guild()] if is_behind and is_ahead else [])
 
     def _open_dm(self, request: Request) -> Reply:
         user = self._api.user(str(request.form.get("recipient_id")))

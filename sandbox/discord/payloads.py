@@ -198,6 +198,11 @@ class Payloads:
             "nsfw": False,
         }
 
+    def my_guild(self) -> Json:
+        """The server as one of those that the bot is in."""
+        about = {name: value for name, value in self.guild().items() if name in ("id", "name", "icon", "banner")}
+        return about | {"owner": False, "permissions": self.allowed(), "features": []}
+
     def _everyone(self) -> Json:
         return {
             "id": self._guild.id,

@@ -99,7 +99,7 @@ class DiscordSandbox:
         self.sessions = self._gateway.sessions
         self._events = Events(api, self._gateway)
         chat = Chat(api, speed)
-        Threads(api, chat)
+        Threads(api, chat, self._events.thread_updated)
         self._interactions = Interactions(api, chat, self._tell_interaction, speed)
         Directory(api, self._gateway)
         limits = RateLimits(speed) if rate_limits else None

@@ -3,22 +3,26 @@
 Discord: docs.discord.com/developers/topics/threads.
 """
 
+from collections.abc import Callable
+
 from sandbox.discord.api import Api
 from sandbox.discord.chat import Chat
 from sandbox.discord.contents import content_of
 from sandbox.discord.guild import Channel
-from sandbox.discord.requests import THREAD_EXISTS, DiscordError, Reply, Request, invalid
+from sandbox.discord.requests import MISSING_PERMISSIONS, THREAD_EXISTS, DiscordError, Reply, Request, invalid
 
 NAME = 100
 AUTO_ARCHIVE = (60, 1440, 4320, 10080)
 
 
 class Threads:
-    def __init__(self, api: Api, chat: Chat) -> None:
+    def __init__(self, api: Api, chat: Chat, on_change: Callable[[Channel], None]) -> None:
         self._api = api
+        self._on_change = on_change
         self._chat = chat
         api.add("POST /channels/{channel}/messages/{message}/threads", self._from_message)
         api.add("POST /channels/{channel}/threads", self._in_channel)
+        api.add("PATCH /channels/{channel}", self._change)
 
     def _from_message(self, request: Request) -> Reply:
         channel = self._api.channel(request, "create_public_threads")
@@ -45,6 +49,17 @@ class Threads:
         thread = guild.start_thread(channel, name, guild.bot, auto_archive=auto_archive)
         first = guild.post(thread, guild.bot, content, id=thread.id)
         return Reply(self._api.payloads.channel(thread) | {"message": self._api.payloads.message(first)}, 201)
+
+    def _change(self, request: Request) -> Reply:
+        """Archive a thread, or open it again. Discord: who may write in it may do so, unless it is locked."""
+        thread = self._api.channel(request, "send_messages_in_threads")
+        if not thread.is_thread or thread.locked:
+            raise DiscordError(403, MISSING_PERMISSIONS, "Missing Permissions")
+        archived = request.form.get("archived")
+        if archived is not None:
+            thread.archived = bool(archived)
+            self._on_change(thread)
+        return Reply(self._api.payloads.channel(thread))
 
     def _created(self, thread: Channel) -> Reply:
         return Reply(self._api.payloads.channel(thread), 201)

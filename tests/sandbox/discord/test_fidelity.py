@@ -211,6 +211,7 @@ async def walk_through_the_api(server: DiscordSandbox, bot: Bot) -> None:
     await guild.fetch_channels()
     await guild.fetch_member(ada.id)
     await guild.active_threads()
+    assert [mine.id async for mine in bot.fetch_guilds()] == [guild.id]
     await bot.http.request(discord.http.Route("GET", "/gateway"))
     await bot.http.get_bot_gateway()
     await bot.http.request(discord.http.Route("GET", "/applications/@me"))
@@ -239,6 +240,8 @@ async def walk_through_the_api(server: DiscordSandbox, bot: Bot) -> None:
     await refused(answer.create_thread(name="again"))
     await thread.send("in it")
     await bot.fetch_channel(thread.id)
+    await thread.edit(archived=True)
+    await thread.edit(archived=False)
     await general.create_thread(name="of nothing", type=discord.ChannelType.public_thread)
     await ideas.create_thread(name="a post", content="what if", file=discord.File(io.BytesIO(b"x"), "a.md"))
     await bot.tree.fetch_commands()

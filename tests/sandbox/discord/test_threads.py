@@ -1,5 +1,7 @@
 """Threads, forum posts and direct messages, by the real client."""
 
+from typing import Any
+
 import discord
 import pytest
 
@@ -104,3 +106,21 @@ async def test_direct_messages_go_both_ways(server: DiscordSandbox, bot: Bot) ->
     assert [message.text for message in server.messages(dm)] == ["psst", "yes?", "still there?"]
     with pytest.raises(ValueError, match="grace is not in ada"):
         await server.say("grace", dm, "me too")
+
+
+async def test_a_thread_is_archived_and_opened_again_by_whoever_may_write_in_it(
+    server: DiscordSandbox, bot: Bot
+) -> None:
+    root = await server.say("ada", "general", "a root")
+    started = await server.start_thread("ada", root, "a thread")
+    thread: Any = await bot.fetch_channel(int(started.id))
+    answer = await thread.send("…")
+    await thread.edit(archived=True)
+    with pytest.raises(discord.HTTPException) as refused:
+        await answer.edit(content="done")
+    assert refused.value.code == 50083
+    await thread.edit(archived=False)
+    await answer.edit(content="done")
+    await server.archive(started, locked=True)
+    with pytest.raises(discord.Forbidden):
+        await thread.edit(archived=False)
