@@ -1,4 +1,4 @@
-"""`sandbox`: a Slack on this machine, the bot against it, and a terminal to speak in."""
+"""`sandbox`: a Slack and a Discord on this machine, the bot against both, and a terminal to speak in."""
 
 import asyncio
 import os
@@ -23,7 +23,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         ParleyError: the bot ended by itself; its last words say why.
     """
     try:
-        from sandbox.slack import SlackSandbox  # noqa: PLC0415 - an extra that production does without
+        from sandbox.discord import DiscordSandbox  # noqa: PLC0415 - an extra that production does without
+        from sandbox.slack import SlackSandbox  # noqa: PLC0415
         from sandbox.terminal import run_terminal  # noqa: PLC0415
     except ImportError as error:
         raise SettingsError("the sandbox is not installed: `uv sync --all-extras`") from error
@@ -31,21 +32,23 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     model, log = settings.sandbox_model, settings.data_dir / "bot.log"
     warning = " (tiny and often wrong; set GOOGLE_API_KEY for a real one)" if model == LOCAL_MODEL else ""
     notices = [
-        "This is the sandbox: a Slack on this machine, with the real bot in it.",
+        "This is the sandbox: a Slack and a Discord on this machine, with the real bot in both.",
         f"Model: {model}{warning}",
         f"The bot's log: {log}",
     ]
-    async with SlackSandbox() as slack:
+    async with SlackSandbox() as slack, DiscordSandbox() as discord:
         environment = {
             "SLACK_API_URL": slack.api_url,
             "SLACK_BOT_TOKEN": slack.bot_token,
             "SLACK_APP_TOKEN": slack.app_token,
+            "DISCORD_API_URL": discord.api_url,
+            "DISCORD_BOT_TOKEN": discord.bot_token,
             "MODEL": model,
             "DATABASE_URL": f"sqlite:///{settings.data_dir / 'sandbox.db'}",
             "STOP_SECONDS": "2",  # who leaves does not wait for an answer
         }
         async with _bot(environment, log) as bot:
-            terminal = asyncio.create_task(run_terminal(slack, notices=notices), name="terminal")
+            terminal = asyncio.create_task(run_terminal(slack, discord, notices=notices), name="terminal")
             ends = [asyncio.create_task(bot.wait(), name="bot"), asyncio.create_task(stop.wait(), name="stop")]
             try:
                 await asyncio.wait([terminal, *ends], return_when=asyncio.FIRST_COMPLETED)

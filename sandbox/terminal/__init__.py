@@ -1,30 +1,34 @@
-"""A terminal in which one is a person of the sandbox: a screen, or lines where there is none."""
+"""A terminal in which one is a person of the sandboxes: a screen, or lines where there is none."""
 
 import sys
 from collections.abc import Sequence
+from contextlib import aclosing
 from io import TextIOWrapper
 
+from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from sandbox.terminal.app import Terminal
+from sandbox.terminal.discord import DiscordPlatform
 from sandbox.terminal.lines import read_lines, run_lines
 from sandbox.terminal.slack import SlackPlatform
 
 __all__ = ["run_terminal"]
 
 
-async def run_terminal(slack: SlackSandbox, *, notices: Sequence[str]) -> None:
-    """Let a person speak in the sandbox until he leaves (Ctrl-C, Ctrl-D, `/quit`).
+async def run_terminal(slack: SlackSandbox, discord: DiscordSandbox, *, notices: Sequence[str]) -> None:
+    """Let a person speak in the sandboxes, in one at a time, until he leaves (Ctrl-C, Ctrl-D, `/quit`).
 
     On a terminal this is a screen. Where the input or an output is none (a pipe, CI), each line of the
     input is said, each change is written as one line, and the end of the input waits for the replies.
 
     `notices` stand above everything else, one line each.
     """
-    platform = SlackPlatform(slack)
+    platforms = SlackPlatform(slack), DiscordPlatform(discord)
     # A screen is drawn on the standard error, so that has to be a terminal as well.
     if all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        await Terminal(platform, notices).run_async()
-    else:
-        if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # an answer may hold what a plain pipe cannot
-        await run_lines(platform, read_lines(sys.stdin), sys.stdout, notices=notices)
+        await Terminal(*platforms, notices=notices).run_async()
+        return
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an answer may hold what a plain pipe cannot
+    async with aclosing(read_lines(sys.stdin)) as lines:
+        await run_lines(platforms, lines, sys.stdout, notices=notices)

@@ -14,20 +14,23 @@ from textual.widgets import Footer, Input, ListView, OptionList, Static
 from textual.widgets.option_list import Option
 
 from sandbox.terminal.desk import Desk
+from sandbox.terminal.desks import Desks
 from sandbox.terminal.rows import Row
-from sandbox.terminal.view import Happening, Kind, Message, Person, Place, Platform, opening
+from sandbox.terminal.tab import Tab
+from sandbox.terminal.view import Happening, Kind, Message, Person, Place, Platform, RefusedError, Threads, opening
 
 #: Messages of a place that are on the screen, the newest ones.
 SHOWN = 200
 
 
 class Terminal(App[None]):
-    """One person in a sandbox. What it shows is always painted from the platform as it stands."""
+    """One person in the sandboxes. What it shows is always painted from the platform as it stands."""
 
     ENABLE_COMMAND_PALETTE = False
     TITLE = "Parley"
     CSS = """
     #top { height: 1; background: $primary; color: $text; padding: 0 1; }
+    #top > Static { width: auto; padding: 0 2 0 0; }
     #notices { height: auto; max-height: 3; background: $warning-muted; color: $text; padding: 0 1; }
     #notices.-none { display: none; }
     #places { width: 22; border: none; border-right: solid $primary-muted; padding: 0; height: 1fr; }
@@ -44,18 +47,18 @@ class Terminal(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "home", "Back", priority=True),
         Binding("ctrl+t", "thread", "Thread", priority=True),
-        Binding("ctrl+n", "next_place", "Next place", priority=True),
+        Binding("ctrl+n", "next_place", "Next", priority=True),
         Binding("ctrl+g", "direct", "DM", priority=True),
         Binding("ctrl+r", "next_speaker", "Speaker", priority=True),
+        Binding("f2,ctrl+p", "next_platform", "Platform", key_display="f2", priority=True),
         Binding("up", "mark", "Mark a message", show=False),
         Binding("f1", "help", "Help", priority=True),
         Binding("ctrl+c,ctrl+d", "quit", "Quit", key_display="^c", priority=True),
     ]
 
-    def __init__(self, platform: Platform, notices: Sequence[str]) -> None:
+    def __init__(self, *platforms: Platform, notices: Sequence[str]) -> None:
         super().__init__()
-        self.desk = Desk(platform)
-        self._platform = platform
+        self.desks = Desks(platforms)
         self._notices = notices
         self._told = ""
         self._dirty = asyncio.Event()
@@ -63,8 +66,19 @@ class Terminal(App[None]):
         self._painted_place: Place | None = None
         self._painted_places: Sequence[object] = ()
 
+    @property
+    def desk(self) -> Desk:
+        return self.desks.desk
+
+    @property
+    def _platform(self) -> Platform:
+        return self.desk.platform
+
     def compose(self) -> ComposeResult:
-        yield Static(id="top")
+        with Horizontal(id="top"):
+            yield Static(Text("Parley sandbox", style="bold"))
+            for desk in self.desks.all:
+                yield Tab(desk)
         yield Static(Text("\n".join(self._notices)), id="notices", classes="" if self._notices else "-none")
         with Horizontal():
             yield OptionList(id="places", compact=True)
@@ -78,33 +92,21 @@ class Terminal(App[None]):
     def on_mount(self) -> None:
         self.query_one("#line").focus()
         self.query_one("#messages").anchor()
-        self._listen()
+        for desk in self.desks.all:
+            self._listen(desk)
         self._paint()
         self.set_interval(0.5, self._paint_top)
 
     # What happens
 
     @work
-    async def _listen(self) -> None:
-        async with aclosing(self._platform.changes()) as changes:
+    async def _listen(self, desk: Desk) -> None:
+        async with aclosing(desk.platform.changes()) as changes:
             self._dirty.set()
             async for happening in changes:
-                self.desk.note(happening)
-                self._follow(happening)
+                desk.note(happening)
+                _follow(desk, happening)
                 self._dirty.set()
-
-    def _follow(self, happening: Happening) -> None:
-        """In direct messages each message opens a conversation: go along with the first answer."""
-        message, said = happening.message, self.desk.said
-        if (
-            self.desk.place.direct
-            and self.desk.place.thread is None
-            and happening.kind is Kind.POSTED
-            and message.by_bot
-            and said is not None
-            and (message.channel, message.thread) == (said.channel, said.id)
-        ):
-            self.desk.go(self.desk.thread_of(said))
 
     # What one does
 
@@ -118,9 +120,9 @@ class Terminal(App[None]):
 
     @work
     async def _enter(self, line: str) -> None:
-        told = await self.desk.enter(line)
+        told = await self.desks.enter(line)
         self._tell(told or self._unheard(line))
-        if self.desk.closed:
+        if self.desks.closed:
             self.exit()
 
     def _unheard(self, line: str) -> str:
@@ -138,6 +140,10 @@ class Terminal(App[None]):
     def _opened(self, event: ListView.Selected) -> None:
         if isinstance(event.item, Row):
             self._open(event.item.message)
+
+    @on(Tab.Chosen)
+    def _taken(self, event: Tab.Chosen) -> None:
+        self._do(lambda: self.desks.sit(event.desk))
 
     def on_key(self, event: events.Key) -> None:
         """What one types lands in the line, wherever the focus is."""
@@ -171,7 +177,7 @@ class Terminal(App[None]):
 
     def action_next_place(self) -> None:
         """Go on to the next place with something unread, else to the next one of the list."""
-        places = self._places()
+        places = self.desk.places()
         here = places.index(self.desk.place) + 1 if self.desk.place in places else 0
         ring = places[here:] + places[:here]
         place = next((place for place in ring if self.desk.unread[place]), ring[0])
@@ -182,12 +188,19 @@ class Terminal(App[None]):
         person = people[(people.index(self.desk.speaker) + 1) % len(people)]
         self._do(lambda: self.desk.speak_as(person))
 
+    def action_next_platform(self) -> None:
+        self._do(lambda: self.desks.sit(self.desks.next()))
+
     def action_help(self) -> None:
         self._enter("/help")
 
     def _open(self, message: Message) -> None:
-        if message.only_for is None:
-            self._do(lambda: self.desk.go(self.desk.thread_of(message)))
+        try:
+            thread = self.desk.thread_of(message)
+        except RefusedError as refusal:
+            self._tell(str(refusal))
+        else:
+            self._do(lambda: self.desk.go(thread))
 
     def _do(self, step: Callable[[], None]) -> None:
         """Take a step to another place or person; then one can type on."""
@@ -198,11 +211,6 @@ class Terminal(App[None]):
     def _tell(self, told: str) -> None:
         self._told = told
         self._dirty.set()
-
-    def _places(self) -> list[Place]:
-        speaker = self.desk.speaker
-        places = [self._platform.direct(speaker), *self._platform.channels, *self._platform.threads(speaker)]
-        return places if self.desk.place in places else [*places, self.desk.place]
 
     # What one sees
 
@@ -220,15 +228,11 @@ class Terminal(App[None]):
     def _paint_top(self) -> None:
         if not self.is_running:  # the screen is being taken down
             return
-        platform = self._platform
-        state = ("● ", "green") if platform.connected else ("○ ", "red")
-        connected = "connected" if platform.connected else "not connected yet"
-        self.query_one("#top", Static).update(
-            Text.assemble((f"Parley sandbox: {platform.name}", "bold"), "   ", state, platform.bot, " ", connected)
-        )
+        for tab in self.query(Tab):
+            tab.paint(is_open=tab.desk is self.desk)
 
     def _paint_places(self) -> None:
-        places = self._places()
+        places = self.desk.places()
         self._choices = {}
         options: list[Option | None] = [_heading("Places")]
         options += [self._place_option(place) for place in places if place.thread is None]
@@ -272,11 +276,11 @@ class Terminal(App[None]):
         told.set_class(not self._told, "-none")
 
     def _what_to_type(self) -> str:
-        bot = self._platform.bot
-        if self.desk.place.thread is not None:
-            new = "; Esc begins a new conversation" if self.desk.place.direct else ""
+        bot, place = self._platform.bot, self.desk.place
+        if place.thread is not None:
+            new = "; Esc begins a new conversation" if place.threads is Threads.ALL else ""
             return f"Reply in this thread{new}"
-        return f"Ask {bot} something and press Enter" if self.desk.place.direct else f"@{bot} what can you do?"
+        return f"Ask {bot} something and press Enter" if place.direct else f"@{bot} what can you do?"
 
     async def _paint_messages(self) -> None:
         desk = self.desk
@@ -304,6 +308,20 @@ class Terminal(App[None]):
         if self.desk.place.direct:
             return f"This is your direct line to {bot}. Type a question below and press Enter."
         return f"Nobody has said anything here yet. {bot} answers to @{bot}."
+
+
+def _follow(desk: Desk, happening: Happening) -> None:
+    """Where each message opens a conversation of its own: go along with the first answer."""
+    message, said = happening.message, desk.said
+    if (
+        desk.place.threads is Threads.ALL
+        and desk.place.thread is None
+        and happening.kind is Kind.POSTED
+        and message.by_bot
+        and said is not None
+        and (message.channel, message.thread) == (said.channel, said.id)
+    ):
+        desk.go(desk.thread_of(said))
 
 
 def _heading(text: str) -> Option:

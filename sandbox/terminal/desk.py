@@ -1,45 +1,38 @@
-"""Where a person sits at the terminal: who speaks, where, and what an entered line does."""
+"""Where a person sits at the terminal: who speaks on a platform, where, and what an entered line does there."""
 
 from collections import Counter
 from collections.abc import Callable
 
-from sandbox.terminal.view import Happening, Kind, Message, Person, Place, Platform, RefusedError, opening
-
-HELP = """\
-What you type is said where you are.
-@{bot} mentions the bot: in a channel it answers to that.
-/as NAME  speak as somebody else: {people}
-/channel NAME  go to a channel: {channels}
-/dm  go to the direct messages with {bot}
-/thread ID|last  go to the thread of a message (last: of what was said last)
-/quit  leave
-Any other /command is sent to the bot, as {platform} does it."""
+from sandbox.terminal.view import Happening, Kind, Message, Person, Place, Platform, RefusedError, Threads, opening
 
 
 class Desk:
-    """One person at a time, in one place at a time.
+    """One person at a time, in one place of one platform at a time.
 
     Attributes:
+        attended: whether the person is looking: what happens in the place is no news then.
         said: what was said last from here.
         unread: how many messages came to the places where one was not.
-        closed: whether the person has had enough.
     """
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
         self.speaker = platform.people[0]
         self.place = platform.direct(self.speaker)
+        self.attended = False
         self.said: Message | None = None
         self.unread: Counter[Place] = Counter()
-        self.closed = False
         self._own: dict[str, Callable[[str], str]] = {
             "as": self._become,
             "channel": self._enter_channel,
             "dm": self._enter_direct,
-            "help": self._help,
-            "quit": self._close,
             "thread": self._enter_thread,
         }
+
+    def attend(self) -> None:
+        """Look at the desk."""
+        self.attended = True
+        self.go(self.place)
 
     def go(self, place: Place) -> None:
         self.place = place
@@ -52,23 +45,41 @@ class Desk:
             self.go(self.platform.direct(person))
 
     def thread_of(self, message: Message) -> Place:
-        """The thread that the message is in, or begins."""
-        root = message.thread or message.id
+        """The thread that the message is in, or begins.
+
+        Raises:
+            RefusedError: it has none, and cannot have one.
+        """
+        root, home = message.thread or message.id, self._home(message.channel)
+        if home.threads is Threads.NONE:
+            raise RefusedError(f"There are no threads in the direct messages of {self.platform.name}.")
         for thread in self.platform.threads(self.speaker):
             if (thread.channel, thread.thread) == (message.channel, root):
                 return thread
-        return Place(message.channel, root, opening(message.plain), direct=self._home(message.channel).direct)
+        if message.only_for is not None:
+            raise RefusedError("What only you can see has no thread.")
+        return Place(message.channel, root, opening(message.plain), home.direct, home.threads)
 
     def home(self) -> Place:
         """The channel or the direct messages that the place belongs to."""
         return self._home(self.place.channel)
+
+    def places(self) -> list[Place]:
+        """All that the person can go to, and where he is."""
+        platform = self.platform
+        places = [platform.direct(self.speaker), *platform.channels, *platform.threads(self.speaker)]
+        return places if self.place in places else [*places, self.place]
+
+    def news(self) -> int:
+        """How many messages are unread in the places that the person can go to."""
+        return sum(self.unread[place] for place in self.places()) if self.unread else 0
 
     def note(self, happening: Happening) -> None:
         """Take notice of what happened: it may be news in a place where one is not."""
         message = happening.message
         if happening.kind is Kind.POSTED and message.only_for is None:
             place = Place(message.channel, message.thread)
-            if place != self.place:
+            if place != self.place or not self.attended:
                 self.unread[place] += 1
 
     async def enter(self, line: str) -> str:
@@ -80,22 +91,14 @@ class Desk:
         line = line.strip()
         if not line:
             return ""
-        if not line.startswith("/"):
-            return await self._say(line)
-        name, _, rest = line[1:].partition(" ")
-        own = self._own.get(name)
-        return own(rest.strip()) if own else await self._command(name, rest.strip())
-
-    async def _say(self, text: str) -> str:
         try:
-            self.said = await self.platform.say(self.speaker, self.place, text)
-        except RefusedError as refusal:
-            return str(refusal)
-        return ""
-
-    async def _command(self, name: str, text: str) -> str:
-        try:
-            await self.platform.command(self.speaker, self.place, name, text)
+            if not line.startswith("/"):
+                self.said = await self.platform.say(self.speaker, self.place, line)
+                return ""
+            name, _, rest = line[1:].partition(" ")
+            if own := self._own.get(name):
+                return own(rest.strip())
+            await self.platform.command(self.speaker, self.place, name, rest.strip())
         except RefusedError as refusal:
             return str(refusal)
         return ""
@@ -103,18 +106,6 @@ class Desk:
     def _home(self, channel: str) -> Place:
         direct = self.platform.direct(self.speaker)
         return next((place for place in self.platform.channels if place.channel == channel), direct)
-
-    def _close(self, _: str) -> str:
-        self.closed = True
-        return ""
-
-    def _help(self, _: str) -> str:
-        return HELP.format(
-            bot=self.platform.bot,
-            platform=self.platform.name,
-            people=", ".join(person.name for person in self.platform.people),
-            channels=", ".join(place.name for place in self.platform.channels),
-        )
 
     def _become(self, name: str) -> str:
         for person in self.platform.people:

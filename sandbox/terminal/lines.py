@@ -3,11 +3,11 @@
 import asyncio
 import re
 import threading
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
 from typing import TextIO
 
-from sandbox.terminal.desk import Desk
+from sandbox.terminal.desks import Desks
 from sandbox.terminal.replies import Pace, Replies
 from sandbox.terminal.view import Happening, Kind, Message, Platform
 
@@ -18,27 +18,30 @@ ECHO_WITHIN = 5.0
 
 
 async def run_lines(
-    platform: Platform,
+    platforms: Sequence[Platform],
     lines: AsyncIterator[str],
     out: TextIO,
     *,
     notices: Sequence[str] = (),
     pace: Pace | None = None,
 ) -> None:
-    """Do what each line says, and return once the replies to them are complete.
+    """Do what each line says, on the first platform to begin with, and return once the replies are complete.
 
     `/wait` holds the next line back until then as well.
     """
-    session = _Session(platform, out, pace or Pace())
+    session = _Session(platforms, out, pace or Pace())
     for notice in notices:
         session.write(notice)
-    async with aclosing(platform.changes()) as changes, asyncio.TaskGroup() as tasks:
-        listening = tasks.create_task(session.listen(changes))
-        await session.play(lines)
-        listening.cancel()
+    async with AsyncExitStack() as stack:
+        changes = [await stack.enter_async_context(aclosing(platform.changes())) for platform in platforms]
+        async with asyncio.TaskGroup() as tasks:
+            listening = [tasks.create_task(session.listen(*pair)) for pair in zip(platforms, changes, strict=True)]
+            await session.play(lines)
+            for task in listening:
+                task.cancel()
 
 
-async def read_lines(stream: TextIO) -> AsyncIterator[str]:
+async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
     """The lines of a blocking stream, of a file as well as of a pipe."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue()
@@ -56,11 +59,11 @@ async def read_lines(stream: TextIO) -> AsyncIterator[str]:
 
 
 class _Session:
-    def __init__(self, platform: Platform, out: TextIO, pace: Pace) -> None:
-        self._platform = platform
+    def __init__(self, platforms: Sequence[Platform], out: TextIO, pace: Pace) -> None:
         self._out = out
-        self._desk = Desk(platform)
+        self._desks = Desks(platforms)
         self._replies = Replies(pace)
+        self._awaited: set[str] = set()
         self._shown: dict[tuple[str, str], int] = {}
         self._news = asyncio.Event()
 
@@ -69,29 +72,34 @@ class _Session:
         self._out.flush()
 
     async def play(self, lines: AsyncIterator[str]) -> None:
-        await self._connected()
         async for line in lines:
             if line.strip() == "/wait":
                 await self._settle()
                 continue
-            said = self._desk.said
-            if notice := await self._desk.enter(line):
-                self.write(notice)
-            if self._desk.closed:
+            if not self._desks.called(line):
+                await self._connected()
+            desk = self._desks.desk
+            said = desk.said
+            self._tell(await self._desks.enter(line))
+            if self._desks.closed:
                 return
-            if self._desk.said is not None and self._desk.said is not said:
-                self._replies.ask(self._desk.said, addressed=self._addressed(self._desk.said))
-                await self._written(self._desk.said)
+            if desk.said is not None and desk.said is not said:
+                self._replies.ask(desk.said, addressed=self._addressed(desk.said))
+                await self._written(desk.said)
         await self._settle()
 
-    async def listen(self, changes: AsyncIterator[Happening]) -> None:
+    async def listen(self, platform: Platform, changes: AsyncIterator[Happening]) -> None:
         async for happening in changes:
             self._replies.note(happening)
-            self._show(happening)
+            self._show(platform, happening)
 
     async def _connected(self) -> None:
-        if not await self._platform.connects_within(CONNECT_WITHIN):
-            self.write(f"{self._platform.bot} is not connected: it does not hear this.")
+        """Give the bot its time to connect, once on each platform."""
+        platform = self._platform
+        if platform.name not in self._awaited:
+            self._awaited.add(platform.name)
+            if not await platform.connects_within(CONNECT_WITHIN):
+                self._tell(f"{platform.bot} is not connected: it does not hear this.")
 
     async def _written(self, message: Message) -> None:
         """Wait until what was said is written, so that whatever comes next is written below it."""
@@ -103,38 +111,48 @@ class _Session:
 
     async def _settle(self) -> None:
         if not await self._replies.settled():
-            self.write(f"{self._platform.bot} has not finished its reply in time.")
+            self._tell(f"{self._platform.bot} has not finished its reply in time.")
+
+    @property
+    def _platform(self) -> Platform:
+        return self._desks.desk.platform
+
+    def _tell(self, told: str) -> None:
+        for line in told.splitlines():
+            self.write(f"[{self._platform.name}] {line}")
 
     def _addressed(self, message: Message) -> bool:
-        return self._desk.place.direct or f"@{self._platform.bot}" in message.plain.casefold()
+        return self._desks.desk.place.direct or f"@{self._platform.bot}" in message.plain.casefold()
 
-    def _show(self, happening: Happening) -> None:
+    def _show(self, platform: Platform, happening: Happening) -> None:
         message = happening.message
         key = (message.channel, message.id)
+        head = _head(platform, message)
         if happening.kind is Kind.UPDATED:
-            if self._shown.get(key) == message.revision:  # two changes came together
+            if self._shown.get(key, 0) == message.revision:  # two changes came together, or its text is the same
                 return
-            self.write(f"[{self._head(message)} updated] {one_line(message.plain)}")
+            self.write(f"[{head} updated] {one_line(message.plain)}")
         elif happening.kind is Kind.POSTED:
-            only = f" only visible to {self._person(message.only_for)}" if message.only_for else ""
-            self.write(f"[{self._head(message)}{only}] {one_line(message.plain)}")
+            referring = f" in reply to {message.reply_to.id}" if message.reply_to else ""
+            self.write(f"[{head}{referring}] {one_line(message.plain)}")
         elif happening.kind is Kind.DELETED:
-            self.write(f"[{self._head(message)} deleted]")
+            self.write(f"[{head} deleted]")
         else:
             reactions = " ".join(f"{reaction.emoji} {reaction.count}" for reaction in message.reactions)
-            self.write(f"[{self._head(message)} reactions] {reactions or 'none'}")
+            self.write(f"[{head} reactions] {reactions or 'none'}")
         self._shown[key] = message.revision
         self._news.set()
 
-    def _head(self, message: Message) -> str:
-        places = {place.channel: place.name for place in self._platform.channels}
-        directs = {self._platform.direct(person).channel: person for person in self._platform.people}
-        place = places.get(message.channel) or f"dm {directs[message.channel].name}"
-        thread = f"/{message.thread}" if message.thread else ""
-        return f"{place}{thread} {message.id} {message.author}"
 
-    def _person(self, key: str) -> str:
-        return next((person.name for person in self._platform.people if person.id == key), key)
+def _head(platform: Platform, message: Message) -> str:
+    """Where it was said, and by whom."""
+    places = {place.channel: place.name for place in platform.channels}
+    directs = {platform.direct(person).channel: person for person in platform.people}
+    place = places.get(message.channel) or f"dm {directs[message.channel].name}"
+    thread = f"/{message.thread}" if message.thread else ""
+    sees = next((person.name for person in platform.people if person.id == message.only_for), message.only_for)
+    only = f" only visible to {sees}" if sees else ""
+    return f"{platform.name} {place}{thread} {message.id} {message.author}{only}"
 
 
 def one_line(text: str) -> str:

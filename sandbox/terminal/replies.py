@@ -28,9 +28,9 @@ class Replies:
     """What was asked, and what the bot has said to it so far.
 
     A reply is in flight as long as a question has seen nothing of the bot in its conversation, or the bot's
-    message there still shows its placeholder. A placeholder is known by its words: they have been replaced
-    before. As long as none has ever been, each first text may be one. After that a reply is complete when it
-    has stood still.
+    message there still shows its placeholder. A placeholder is known by the platform's word for it, or by its
+    own words: they have been replaced before. As long as none has ever been, each first text may be one. After
+    that a reply is complete when it has stood still.
     """
 
     def __init__(self, pace: Pace) -> None:
@@ -39,6 +39,7 @@ class Replies:
         self._said: list[Message] = []
         self._first_texts: dict[tuple[str, str], str] = {}
         self._placeholders: set[str] = set()
+        self._pending: set[tuple[str, str]] = set()
         self._updated_at: dict[tuple[str, str], float] = {}
         self._longest_pause = 0.0
         self._changed = asyncio.Event()
@@ -56,9 +57,13 @@ class Replies:
             return
         self._said.append(message)
         self._unanswered = [asked for asked in self._unanswered if not _answers(message, asked)]
-        if message.only_for is not None:
-            return
         key = (message.channel, message.id)
+        if message.pending and happening.kind is not Kind.DELETED:
+            self._pending.add(key)
+        else:
+            self._pending.discard(key)
+        if message.pending or message.only_for is not None:
+            return
         if happening.kind is Kind.POSTED:
             self._first_texts[key] = message.plain
         elif first := self._first_texts.pop(key, None):
@@ -72,7 +77,7 @@ class Replies:
     def in_flight(self) -> bool:
         """Whether an answer is sure to be missing or incomplete."""
         first_texts = self._first_texts.values()
-        return bool(self._unanswered) or any(
+        return bool(self._unanswered or self._pending) or any(
             not self._placeholders or text in self._placeholders for text in first_texts
         )
 

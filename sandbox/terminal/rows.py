@@ -9,7 +9,10 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import ListItem, Static
 
-from sandbox.terminal.view import Message
+from sandbox.terminal.view import Message, opening
+
+#: How much of a message is shown above one that refers to it.
+QUOTED = 60
 
 
 class Row(ListItem):
@@ -52,6 +55,8 @@ def _parts(message: Message) -> list[RenderableType]:
         ("  only visible to you" if message.only_for else "", "italic yellow"),
     )
     parts: list[RenderableType] = [head, Markdown(message.text, hyperlinks=False)]
+    if (asked := message.reply_to) is not None:
+        parts.insert(0, Text(f"╭ {asked.author}: {opening(asked.plain, QUOTED)}", style="dim"))
     if message.reactions:
         parts.append(Text("  ".join(f"{reaction.emoji} {reaction.count}" for reaction in message.reactions)))
     return parts

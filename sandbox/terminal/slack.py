@@ -1,27 +1,15 @@
 """The Slack sandbox as the terminal sees it."""
 
-import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import aclosing
 from html import escape
 
 from rich.emoji import Emoji
 
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
-from sandbox.slack.journal import Subscription
 from sandbox.slack.markup import Content
-from sandbox.terminal import mrkdwn
-from sandbox.terminal.view import Happening, Kind, Message, Person, Place, Reaction, RefusedError, opening
-
-_KINDS = {
-    "posted": Kind.POSTED,
-    "ephemeral": Kind.POSTED,
-    "updated": Kind.UPDATED,
-    "deleted": Kind.DELETED,
-    "reaction_added": Kind.REACTED,
-    "reaction_removed": Kind.REACTED,
-}
+from sandbox.terminal import mrkdwn, talk
+from sandbox.terminal.view import Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
 
 
 class SlackPlatform:
@@ -39,11 +27,7 @@ class SlackPlatform:
         return self._slack.connected > 0
 
     async def connects_within(self, seconds: float) -> bool:
-        try:
-            await self._slack.wait_connected(seconds)
-        except TimeoutError:
-            return False
-        return True
+        return await talk.connects_within(self._slack, seconds)
 
     @property
     def people(self) -> Sequence[Person]:
@@ -55,26 +39,24 @@ class SlackPlatform:
 
     def direct(self, person: Person) -> Place:
         channel = self._slack.open_dm(person.id)
-        return Place(channel.id, name=f"@{self.bot}", direct=True)
+        return Place(channel.id, name=f"@{self.bot}", direct=True, threads=Threads.ALL)
 
     def threads(self, person: Person) -> Sequence[Place]:
         newest: list[tuple[str, Place]] = []
         for home in (*self.channels, self.direct(person)):
             for message in self._seen(home, person):
                 if message.newest is not None:
-                    name = opening(message.plain)
-                    newest.append((message.newest.id, Place(home.channel, message.id, name, home.direct)))
+                    thread = Place(home.channel, message.id, opening(message.plain), home.direct, home.threads)
+                    newest.append((message.newest.id, thread))
         return [place for _, place in sorted(newest, key=lambda pair: pair[0], reverse=True)]
 
     def messages(self, place: Place, person: Person) -> Sequence[Message]:
-        seen = self._seen(place, person)
-        if place.thread is None:
-            return [message for message in seen if message.thread is None]
-        return [message for message in seen if place.thread in (message.id, message.thread)]
+        return talk.standing_in(place, self._seen(place, person))
 
     async def say(self, person: Person, place: Place, text: str) -> Message:
+        written = talk.mentioning(escape(text, quote=False), self._names)
         try:
-            said = await self._slack.say(person.id, place.channel, self._written(text), thread_ts=place.thread)
+            said = await self._slack.say(person.id, place.channel, written, thread_ts=place.thread)
         except ValueError as error:
             raise RefusedError(str(error)) from error
         return self._message(said)
@@ -86,24 +68,12 @@ class SlackPlatform:
         await self._slack.command(person.id, place.channel, f"/{name}", text)
 
     def changes(self) -> AsyncGenerator[Happening, None]:
-        return self._happenings(self._slack.changes())
-
-    async def _happenings(self, changes: Subscription) -> AsyncGenerator[Happening, None]:
-        async with aclosing(changes):
-            async for change in changes:
-                yield Happening(_KINDS[change.kind], self._message(change.message))
+        return talk.happenings(self._slack.changes(), lambda change: self._message(change.message))
 
     @property
     def _names(self) -> dict[str, str]:
         people = {user.id: user.name for user in self._slack.people.values()}
         return people | {self._slack.bot_user_id: self.bot, "USLACKBOT": "Slackbot"}
-
-    def _written(self, text: str) -> str:
-        """What Slack's own input line makes of it: names with an at sign become mentions."""
-        text = escape(text, quote=False)
-        for key, name in self._names.items():
-            text = re.sub(rf"(?i)(?<![\w@])@{re.escape(name)}(?!\w)", f"<@{key}>", text)
-        return text
 
     def _seen(self, place: Place, person: Person) -> list[Message]:
         """All that stands in the channel, in or out of threads, as far as the person sees it."""

@@ -12,21 +12,32 @@ class Person:
     name: str
 
 
+class Threads(Enum):
+    """Which messages of a place have threads."""
+
+    NONE = "none"
+    SOME = "some"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where one speaks: a channel, the direct line to the bot, or a thread of one of them.
 
     Attributes:
-        channel: the platform's id of the channel.
-        thread: the id of the thread's first message, if it is a thread.
+        channel: the platform's id of the channel, for a thread of the one that it belongs to.
+        thread: the id of the thread, which is that of its first message, if it is a thread.
         name: what people call it, its sign included (`#general`, `@parley`); a thread has its opening words.
         direct: whether only one person and the bot are there.
+        threads: whether one can answer a message here in a thread, or it is done with each (for a thread: there
+            where it belongs).
     """
 
     channel: str
     thread: str | None = None
     name: str = field(default="", compare=False)
     direct: bool = field(default=False, compare=False)
+    threads: Threads = field(default=Threads.SOME, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,8 @@ class Message:
         revision: how often it was changed since it was posted.
         edited: whether the platform says "(edited)" beside it.
         only_for: the id of the one person who sees it.
+        pending: whether the platform itself says that the text is yet to come.
+        reply_to: the message that it refers to, beside any thread; without that one's own.
         replies: how many messages its thread holds beside it.
         newest: the newest of them.
     """
@@ -63,6 +76,8 @@ class Message:
     revision: int = 0
     edited: bool = False
     only_for: str | None = None
+    pending: bool = False
+    reply_to: "Message | None" = None
     reactions: tuple[Reaction, ...] = ()
     replies: int = 0
     newest: "Message | None" = None
@@ -130,7 +145,7 @@ class Platform(Protocol):
         ...
 
     async def say(self, person: Person, place: Place, text: str) -> Message:
-        """Say it as it was typed; `@name` mentions whoever has that name.
+        """Say it as it was typed; `@name` mentions whoever has that name. The first words of a thread begin it.
 
         Raises:
             RefusedError: one cannot speak there (any more).

@@ -9,6 +9,7 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
+from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 
 
@@ -52,6 +53,12 @@ class Bot:
 async def slack() -> AsyncIterator[SlackSandbox]:
     async with SlackSandbox(rate_limits=False) as slack:
         yield slack
+
+
+@pytest.fixture
+async def discord() -> AsyncIterator[DiscordSandbox]:
+    async with DiscordSandbox(rate_limits=False) as discord:
+        yield discord
 
 
 @pytest.fixture

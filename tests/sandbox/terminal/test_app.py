@@ -7,8 +7,10 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from sandbox.discord import DiscordSandbox
 from sandbox.slack import Message, SlackSandbox
 from sandbox.terminal.app import Terminal
+from sandbox.terminal.discord import DiscordPlatform
 from sandbox.terminal.slack import SlackPlatform
 from tests.sandbox.terminal.conftest import Bot
 
@@ -16,8 +18,8 @@ Screen = Pilot[None]
 
 
 @pytest.fixture
-async def screen(slack: SlackSandbox) -> AsyncIterator[Screen]:
-    app = Terminal(SlackPlatform(slack), ["No Slack tokens: this is the sandbox."])
+async def screen(slack: SlackSandbox, discord: DiscordSandbox) -> AsyncIterator[Screen]:
+    app = Terminal(SlackPlatform(slack), DiscordPlatform(discord), notices=["No tokens: this is the sandbox."])
     async with app.run_test(size=(80, 24)) as pilot:
         yield pilot
 
@@ -70,7 +72,7 @@ def dm(slack: SlackSandbox, person: str = "ada") -> str:
 async def test_it_opens_in_the_direct_messages_and_says_what_to_do(screen: Screen) -> None:
     await sees(
         screen,
-        "No Slack tokens: this is the sandbox.",
+        "No tokens: this is the sandbox.",
         "ada → @parley",
         "Type a question",
         "#general",
@@ -80,9 +82,9 @@ async def test_it_opens_in_the_direct_messages_and_says_what_to_do(screen: Scree
 
 
 async def test_the_bots_connection_is_shown(screen: Screen, bot: Bot) -> None:
-    await sees(screen, "parley not connected yet")
+    await sees(screen, "○ Slack not connected yet")
     await bot.connect()
-    await sees(screen, "parley connected")
+    await sees(screen, "● Slack connected")
 
 
 async def test_what_is_typed_is_said_and_shown(screen: Screen, slack: SlackSandbox) -> None:
@@ -259,6 +261,6 @@ async def test_it_is_left_by_a_key_or_a_word(slack: SlackSandbox, keys: list[str
     async def leave(pilot: Pilot[object]) -> None:
         await pilot.press(*keys)
 
-    app = Terminal(SlackPlatform(slack), [])
+    app = Terminal(SlackPlatform(slack), notices=[])
     async with asyncio.timeout(5):
         await app.run_async(headless=True, auto_pilot=leave)

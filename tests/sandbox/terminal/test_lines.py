@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from sandbox.terminal import run_terminal
 from sandbox.terminal.lines import read_lines, run_lines
@@ -26,7 +27,7 @@ async def each(*lines: str) -> AsyncIterator[str]:
 async def written(slack: SlackSandbox, *lines: str) -> list[str]:
     """What is written for the lines, with each message's id as the place where it first stands."""
     out = io.StringIO()
-    await run_lines(SlackPlatform(slack), each(*lines), out, pace=QUICK)
+    await run_lines([SlackPlatform(slack)], each(*lines), out, pace=QUICK)
     ids: dict[str, str] = {}
     named = re.sub(r"\d+\.\d{6}", lambda found: ids.setdefault(found[0], str(len(ids) + 1)), out.getvalue())
     return named.splitlines()
@@ -52,10 +53,10 @@ async def answering(bot: Bot) -> AsyncIterator[Bot]:
 
 async def test_each_change_is_one_line_and_the_end_waits_for_the_reply(slack: SlackSandbox, answering: Bot) -> None:
     assert await written(slack, "/channel general", "@parley hello") == [
-        "[#general 1 ada] @parley hello",
-        "[#general/1 2 parley] Thinking",
-        "[#general/1 2 parley updated] Good ⏎ morn",
-        "[#general/1 2 parley updated] Good ⏎ morning",
+        "[Slack #general 1 ada] @parley hello",
+        "[Slack #general/1 2 parley] Thinking",
+        "[Slack #general/1 2 parley updated] Good ⏎ morn",
+        "[Slack #general/1 2 parley updated] Good ⏎ morning",
     ]
 
 
@@ -63,21 +64,21 @@ async def test_wait_holds_the_next_line_back_until_the_reply_is_there(slack: Sla
     lines = await written(
         slack, "/channel general", "@parley hello", "/wait", "/thread last", "/as grace", "@parley and I?"
     )
-    assert lines[4:6] == ["[#general/1 3 grace] @parley and I?", "[#general/1 4 parley] Thinking"]
-    assert lines[-1] == "[#general/1 4 parley updated] Good ⏎ morning"
+    assert lines[4:6] == ["[Slack #general/1 3 grace] @parley and I?", "[Slack #general/1 4 parley] Thinking"]
+    assert lines[-1] == "[Slack #general/1 4 parley updated] Good ⏎ morning"
 
 
 async def test_each_person_has_direct_messages(slack: SlackSandbox, answering: Bot) -> None:
     lines = await written(slack, "/as grace", "/channel random", "one", "/dm", "/as ada", "/quit", "never said")
-    assert lines == ["[#random 1 grace] one"]
+    assert lines == ["[Slack #random 1 grace] one"]
 
 
 async def test_an_answer_to_a_command_is_for_one_person(slack: SlackSandbox, answering: Bot) -> None:
     lines = await written(slack, "/channel general", "/reset", "hello", "/thread last", "/reset")
     assert lines == [
-        "[#general 1 parley only visible to ada] We start over.",
-        "[#general 2 ada] hello",
-        "/reset is not supported in threads. Sorry!",
+        "[Slack #general 1 parley only visible to ada] We start over.",
+        "[Slack #general 2 ada] hello",
+        "[Slack] /reset is not supported in threads. Sorry!",
     ]
 
 
@@ -93,7 +94,7 @@ async def test_reactions_and_deletions_are_lines_too(slack: SlackSandbox, answer
         await slack.delete("ada", message)
 
     out = io.StringIO()
-    await run_lines(SlackPlatform(slack), lines(), out, pace=QUICK)
+    await run_lines([SlackPlatform(slack)], lines(), out, pace=QUICK)
     assert [line.partition("ada ")[2] for line in out.getvalue().splitlines()][1:] == [
         "reactions] 👋 1",
         "reactions] 👋 1 👀 1",
@@ -104,10 +105,10 @@ async def test_reactions_and_deletions_are_lines_too(slack: SlackSandbox, answer
 async def test_a_wrong_name_is_answered_with_the_right_ones(slack: SlackSandbox, answering: Bot) -> None:
     lines = await written(slack, "/as nobody", "/channel nowhere", "/thread last", "/thread 1.5")
     assert lines == [
-        "There is nobody called 'nobody' here. There are: ada, grace, linus.",
-        "There is no channel 'nowhere' here. There are: #general, #random.",
-        "Nothing has been said yet that could have a thread.",
-        "There is no message '1.5' in @parley.",
+        "[Slack] There is nobody called 'nobody' here. There are: ada, grace, linus.",
+        "[Slack] There is no channel 'nowhere' here. There are: #general, #random.",
+        "[Slack] Nothing has been said yet that could have a thread.",
+        "[Slack] There is no message '1.5' in @parley.",
     ]
 
 
@@ -115,9 +116,9 @@ async def test_a_bot_that_never_answers_is_named(slack: SlackSandbox, bot: Bot) 
     await bot.connect()
     out = io.StringIO()
     pace = Pace(quiet=0.05, patience=0.2)
-    await run_lines(SlackPlatform(slack), each("hello"), out, notices=["A sandbox."], pace=pace)
+    await run_lines([SlackPlatform(slack)], each("hello"), out, notices=["A sandbox."], pace=pace)
     first, _, last = out.getvalue().splitlines()
-    assert (first, last) == ("A sandbox.", "parley has not finished its reply in time.")
+    assert (first, last) == ("A sandbox.", "[Slack] parley has not finished its reply in time.")
 
 
 async def test_lines_are_read_from_a_pipe_as_they_come() -> None:
@@ -134,6 +135,7 @@ async def test_lines_are_read_from_a_pipe_as_they_come() -> None:
 
 async def test_without_a_terminal_the_standard_streams_are_lines(
     slack: SlackSandbox,
+    discord: DiscordSandbox,
     answering: Bot,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -143,7 +145,7 @@ async def test_without_a_terminal_the_standard_streams_are_lines(
     script.write_text("/channel general\n@parley hello\n/wait\n/quit\n")
     with script.open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        await run_terminal(slack, notices=["This is the sandbox."])
+        await run_terminal(slack, discord, notices=["This is the sandbox."])
     first, *_, last = capsys.readouterr().out.splitlines()
     assert first == "This is the sandbox."
     assert last.endswith("parley updated] Good ⏎ morning")

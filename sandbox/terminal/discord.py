@@ -1,0 +1,186 @@
+"""The Discord sandbox as the terminal sees it.
+
+A thread of Discord's is a channel of its own, which has the id of the message that it was begun from; a post in a forum
+has the id of its own first message. Here both are threads of the place that they belong to.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+
+from sandbox.discord import Change, Channel, DiscordSandbox
+from sandbox.discord import Message as DiscordMessage
+from sandbox.discord.guild import THREAD_STARTER, Content
+from sandbox.discord.mentions import shown
+from sandbox.discord.payloads import walked
+from sandbox.terminal import markdown, talk
+from sandbox.terminal.options import options_of
+from sandbox.terminal.view import Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
+
+#: Characters that the name of a thread may have.
+NAME = 100
+
+
+class DiscordPlatform:
+    """A `Platform` over a `DiscordSandbox`."""
+
+    name = "Discord"
+    bot = "parley"
+
+    def __init__(self, discord: DiscordSandbox) -> None:
+        self._discord = discord
+
+    @property
+    def connected(self) -> bool:
+        return self._discord.connected > 0
+
+    async def connects_within(self, seconds: float) -> bool:
+        return await talk.connects_within(self._discord, seconds)
+
+    @property
+    def people(self) -> Sequence[Person]:
+        return [Person(user.id, user.name) for user in self._discord.people.values()]
+
+    @property
+    def channels(self) -> Sequence[Place]:
+        return [
+            Place(channel.id, name=f"#{channel.name}", threads=Threads.ALL if channel.kind == "forum" else Threads.SOME)
+            for channel in self._discord.channels.values()
+        ]
+
+    def direct(self, person: Person) -> Place:
+        channel = self._discord.open_dm(person.id)
+        return Place(channel.id, name=f"@{self.bot}", direct=True, threads=Threads.NONE)
+
+    def threads(self, person: Person) -> Sequence[Place]:
+        newest: list[tuple[int, Place]] = []
+        for home in self.channels:
+            for thread in self._discord.threads(home.channel):
+                if thread.admits(person.id):
+                    ids = [thread.id, *(message.id for message in self._discord.messages(thread))]
+                    newest.append(
+                        (max(map(int, ids)), Place(home.channel, thread.id, thread.name, threads=home.threads))
+                    )
+        return [place for _, place in sorted(newest, key=lambda pair: pair[0], reverse=True)]
+
+    def messages(self, place: Place, person: Person) -> Sequence[Message]:
+        rooms: list[Channel | str] = [place.channel, *self._discord.threads(place.channel)]
+        found = sorted((m for room in rooms for m in self._seen(room, person)), key=lambda message: int(message.id))
+        replies: dict[str, list[DiscordMessage]] = {}
+        for message in found:
+            if (thread := _thread(message)) is not None:
+                replies.setdefault(thread, []).append(message)
+        return talk.standing_in(place, [self._message(message, replies.get(message.id, ())) for message in found])
+
+    async def say(self, person: Person, place: Place, text: str) -> Message:
+        written = talk.mentioning(text, self._names)
+        try:
+            if self._is_forum(place):
+                post = await self._discord.start_post(person.id, place.channel, opening(text, NAME), written)
+                return self._message(self._discord.messages(post)[0])
+            room = await self._room(person, place)
+            return self._message(await self._discord.say(person.id, room, written))
+        except ValueError as error:
+            raise RefusedError(str(error)) from error
+
+    async def command(self, person: Person, place: Place, name: str, text: str) -> None:
+        if self._is_forum(place):
+            raise RefusedError("A forum holds posts alone: go to one of them to use a command.")
+        try:
+            command = next((command for command in self._discord.commands if command["name"] == name), None)
+            if command is None:
+                raise RefusedError(f"There is no command /{name}.")
+            room = await self._room(person, place)
+            await self._discord.command(person.id, room, name, **options_of(command, text))
+        except ValueError as error:
+            raise RefusedError(str(error)) from error
+
+    def changes(self) -> AsyncGenerator[Happening, None]:
+        def changed(change: Change) -> Message | None:
+            return None if change.message.type == THREAD_STARTER else self._message(change.message)
+
+        return talk.happenings(self._discord.changes(), changed)
+
+    @property
+    def _names(self) -> dict[str, str]:
+        people = {user.id: user.name for user in self._discord.people.values()}
+        return people | {self._discord.bot_id: self.bot}
+
+    def _is_forum(self, place: Place) -> bool:
+        """Whether it is a forum itself, in which there is nothing but posts."""
+        return place.thread is None and any(
+            c.id == place.channel and c.kind == "forum" for c in self._discord.channels.values()
+        )
+
+    async def _room(self, person: Person, place: Place) -> Channel | str:
+        """Discord's channel for a place; a thread is begun if it is not there yet.
+
+        Raises:
+            ValueError: it cannot be.
+        """
+        if place.thread is None:
+            return place.channel
+        for thread in self._discord.threads(place.channel):
+            if thread.id == place.thread:
+                return thread
+        root = next((m for m in self._seen(place.channel, person) if m.id == place.thread), None)
+        if root is None:
+            raise ValueError("the message is gone that the thread would begin with")
+        name = opening(_plain(root.content, self._names), NAME)
+        return await self._discord.start_thread(person.id, root, name)
+
+    def _seen(self, channel: Channel | str, person: Person) -> list[DiscordMessage]:
+        """What stands in the channel, or the thread, as far as the person sees it."""
+        return [
+            message
+            for message in self._discord.messages(channel)
+            if message.type != THREAD_STARTER and (message.ephemeral_to is None or message.ephemeral_to.id == person.id)
+        ]
+
+    def _message(
+        self, message: DiscordMessage, replies: Iterable[DiscordMessage] = (), *, alone: bool = False
+    ) -> Message:
+        newest = [self._message(reply) for reply in replies]
+        reply_to = None if alone else message.reply_to
+        parent = message.channel.parent or message.channel
+        names = self._names
+        return Message(
+            id=message.id,
+            channel=parent.id,
+            author=names.get(message.author.id, message.author.name),
+            by_bot=message.author.id == self._discord.bot_id,
+            sent_at=message.posted_at.timestamp(),
+            text=f"_{self.bot} is thinking…_" if message.loading else _text(message.content, names),
+            plain=f"{self.bot} is thinking…" if message.loading else _plain(message.content, names),
+            thread=_thread(message),
+            revision=len(message.versions) - 1,
+            edited=message.edited,
+            only_for=message.ephemeral_to.id if message.ephemeral_to else None,
+            pending=message.loading,
+            reply_to=self._message(reply_to, alone=True) if reply_to else None,
+            reactions=tuple(Reaction(emoji, len(users)) for emoji, users in message.reactions.items()),
+            replies=len(newest),
+            newest=newest[-1] if newest else None,
+        )
+
+
+def _thread(message: DiscordMessage) -> str | None:
+    channel = message.channel
+    return channel.id if channel.is_thread and channel.id != message.id else None
+
+
+def _text(content: Content, names: Mapping[str, str]) -> str:
+    """Its Markdown: the text, and below it what else the message holds."""
+    parts = [markdown.from_discord(text, names) for text in (content.text, *_embedded(content))]
+    parts += [f"`[file {attachment.name}]`" for attachment in content.attachments]
+    labels = [component["label"] for component in walked(content.components) if component.get("label")]
+    return "\n\n".join(filter(None, [*parts, " ".join(f"`[ {label} ]`" for label in labels)]))
+
+
+def _plain(content: Content, names: Mapping[str, str]) -> str:
+    parts = [shown(text, names) for text in (content.text, *_embedded(content))]
+    parts += [f"[file {attachment.name}]" for attachment in content.attachments]
+    return "\n".join(filter(None, parts))
+
+
+def _embedded(content: Content) -> list[str]:
+    texts = (text for embed in content.embeds for text in (embed.get("title"), embed.get("description")))
+    return [str(text) for text in texts if text]

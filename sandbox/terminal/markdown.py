@@ -1,0 +1,55 @@
+"""Discord's Markdown as the screen's, which is CommonMark with tables.
+
+Discord: support.discord.com, "Markdown Text 101", and docs.discord.com/developers/reference, "Message Formatting".
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+
+_CODE = re.compile(r"(```.*?(?:```|\Z)|``[^\n]+?``|`[^`\n]+`)", re.DOTALL)
+#: What Discord shows in another way, or an angle bracket that is just that.
+_ANGLE = re.compile(r"<(?:(@[!&]?|#)(\d+)|a?(:\w+:)\d+|(/[^:<>\n]+):\d+|t:(-?\d{1,11})(?::\w)?|(https?://[^\s<>]+))>|<")
+_UNDERLINED = re.compile(r"(?<![\w\\])__(?=\S)(.+?\S|\S)__(?!\w)", re.DOTALL)
+_LANGUAGE = re.compile(r"[\w+#.-]*\n")
+#: What means something in CommonMark and nothing to Discord: tables, images, rules, small headings, `>` with no space.
+_FOREIGN = re.compile(
+    r"(?m)\||!(?=\[)|^[ \t]*(?:[-=](?=[-= \t]*$)|[*_](?=[*_ \t]{2,}$)|#(?=#{3,})|>(?! |>> ))",
+)
+
+
+def from_discord(text: str, names: Mapping[str, str]) -> str:
+    """What Discord makes of `text`; `names` are those of the users, channels and roles, by their ids."""
+    pieces = _CODE.split(text)
+    return "".join(_code(piece) if index % 2 else _prose(piece, names) for index, piece in enumerate(pieces))
+
+
+def _code(text: str) -> str:
+    if not text.startswith("```"):
+        return text
+    inner = text.removeprefix("```").removesuffix("```")
+    if not _LANGUAGE.match(inner):
+        inner = f"\n{inner}"
+    return f"\n```{inner.removesuffix(chr(10))}\n```\n"
+
+
+def _prose(text: str, names: Mapping[str, str]) -> str:
+    text = _FOREIGN.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", text)
+    text = _ANGLE.sub(lambda found: _angle(found, names), text)
+    text = _UNDERLINED.sub(r"*\1*", text)
+    text = re.sub(r"(?m)^-# (.+)$", r"*\1*", text)
+    # `>` quotes its own line and no more, `>>>` all that follows.
+    text = re.sub(r"(?m)^(> .*\n)(?!>|\n|\Z)", r"\1\n", text)
+    text = re.sub(r"(?ms)^>>> (.*)", lambda found: re.sub("(?m)^", "> ", found[1]), text)
+    return re.sub(r"(?<=\S)\n(?=\S)", "  \n", text)
+
+
+def _angle(found: re.Match[str], names: Mapping[str, str]) -> str:
+    sign, key, emoji, command, seconds, address = found.groups()
+    if sign is not None:
+        return f"**{'#' if sign == '#' else '@'}{names.get(key, key)}**"
+    if seconds is not None:
+        return datetime.fromtimestamp(int(seconds)).astimezone().strftime("%Y-%m-%d %H:%M")
+    if command is not None:
+        return f"**{command}**"
+    return emoji or address or r"\<"

@@ -1,0 +1,40 @@
+"""What is typed behind a slash command of Discord's, as the values of its options."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Value = str | float | bool
+
+
+def options_of(command: Mapping[str, Any], text: str) -> dict[str, Value]:
+    """`name:value name:value`, as Discord's own line has it; what stands before any name is for the first option.
+
+    Raises:
+        ValueError: a value does not suit its option, or there is none to take it.
+    """
+    types = {option["name"]: option["type"] for option in command.get("options", ())}
+    names = "|".join(map(re.escape, types))
+    first, *rest = re.split(rf"(?:^|(?<=\s))({names}):", text) if types else [text]
+    given = dict(zip(rest[::2], rest[1::2], strict=True))
+    if first.strip():
+        if not types:
+            raise ValueError(f"/{command['name']} takes no options")
+        given = {next(iter(types)): first} | given
+    return {name: _value(name, types[name], typed.strip()) for name, typed in given.items()}
+
+
+# Discord: docs.discord.com/developers/interactions/application-commands, "Application Command Option Type".
+_READ: Mapping[int, tuple[str, Callable[[str], Value]]] = {
+    4: ("a whole number", int),
+    5: ("true or false", lambda typed: {"true": True, "false": False}[typed.casefold()]),
+    10: ("a number", float),
+}
+
+
+def _value(name: str, type_: int, typed: str) -> Value:
+    what, read = _READ.get(type_, ("text", str))
+    try:
+        return read(typed)
+    except (ValueError, KeyError):
+        raise ValueError(f"{name} takes {what}") from None

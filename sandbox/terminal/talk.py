@@ -1,0 +1,66 @@
+"""What all platforms' talk has in common, as the terminal sees it."""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Protocol, TypeVar
+
+from sandbox.terminal.view import Happening, Kind, Message, Place
+from sandbox.watch import Subscription
+
+_KINDS = {
+    "posted": Kind.POSTED,
+    "ephemeral": Kind.POSTED,
+    "updated": Kind.UPDATED,
+    "deleted": Kind.DELETED,
+    "reaction_added": Kind.REACTED,
+    "reaction_removed": Kind.REACTED,
+}
+
+
+class Change(Protocol):
+    """Something that people would see happen, as the sandboxes tell it."""
+
+    @property
+    def kind(self) -> str: ...
+
+
+C = TypeVar("C", bound=Change)
+
+
+class Sandbox(Protocol):
+    async def wait_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (the sandboxes' own)
+        """Raises TimeoutError."""
+
+
+async def connects_within(sandbox: Sandbox, seconds: float) -> bool:
+    """Wait until a bot is connected; False if none is."""
+    try:
+        await sandbox.wait_connected(seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+async def happenings(
+    changes: Subscription[C], message: Callable[[C], Message | None]
+) -> AsyncGenerator[Happening, None]:
+    """The changes of a sandbox, with the message of each; those of which people see nothing (None) are left out."""
+    async with aclosing(changes):
+        async for change in changes:
+            if (changed := message(change)) is not None:
+                yield Happening(_KINDS[change.kind], changed)
+
+
+def standing_in(place: Place, messages: Iterable[Message]) -> list[Message]:
+    """Those messages of the place's channel that one sees in the place."""
+    if place.thread is None:
+        return [message for message in messages if message.thread is None]
+    return [message for message in messages if place.thread in (message.id, message.thread)]
+
+
+def mentioning(text: str, names: Mapping[str, str]) -> str:
+    """What a platform's input line makes of it: names (by their ids) with an at sign become mentions."""
+    for key, name in names.items():
+        text = re.sub(rf"(?i)(?<![\w@])@{re.escape(name)}(?!\w)", f"<@{key}>", text)
+    return text
