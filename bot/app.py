@@ -3,12 +3,13 @@
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from bot.settings import LOCAL_MODEL, Settings
+from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels.answer import Answerer
 from channels.channel import Channel
+from channels.discord.channel import DiscordChannel
 from channels.slack.channel import SlackChannel
 from core.agent import make_app
 from core.errors import SettingsError, StoreError
@@ -37,19 +38,20 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """
     async with _parts(settings) as (channels, answerer, turns, worker):
         left = await turns.left_over()
+        starting = asyncio.create_task(_start(channels.values()), name="start")
         working: asyncio.Task[None] | None = None
         try:
-            for channel in channels.values():
-                await channel.start()
-                log.info("%s: listening", channel.name)
-            worker.take_up(left, answerer.recover)
-            working = asyncio.create_task(worker.run(), name="worker")
-            gc.collect()
-            gc.freeze()  # what is there now stays: a collection that looks through it stops the loop for 0.2 s
-            log.info("ready")
-            await _first(stop, working)
+            if await _ends_before(stop, starting):
+                worker.take_up(left, answerer.recover)
+                working = asyncio.create_task(worker.run(), name="worker")
+                gc.collect()
+                gc.freeze()  # what is there now stays: a collection that looks through it stops the loop for 0.2 s
+                log.info("ready")
+                await _ends_before(stop, working)
         finally:
             log.info("stopping")
+            starting.cancel()
+            await asyncio.wait([starting])
             for channel in channels.values():
                 await channel.stop()
             await worker.stop(settings.stop_seconds)
@@ -79,8 +81,11 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         inbox = Inbox(database, sessions, worker, app=app.name)
         if settings.slack is not None:
             channels[SlackChannel.name] = SlackChannel(settings.slack, inbox)
+        if settings.discord is not None:
+            discord = channels[DiscordChannel.name] = DiscordChannel(settings.discord, inbox)
+            stack.push_async_callback(discord.aclose)
         if not channels:
-            raise SettingsError("no channel: set SLACK_BOT_TOKEN and SLACK_APP_TOKEN")
+            raise SettingsError(NO_TOKENS)
         yield channels, answerer, turns, worker
 
 
@@ -102,10 +107,29 @@ async def open_database(settings: Settings) -> Database:
     return database
 
 
-async def _first(stop: asyncio.Event, working: asyncio.Task[None]) -> None:
-    """Wait for the stop, or for the worker to break."""
+async def _start(channels: Iterable[Channel]) -> None:
+    """Start all of them at once. If several cannot be started, all that is wrong is told."""
+    results = await asyncio.gather(*map(_listen, channels), return_exceptions=True)
+    errors = [result for result in results if result is not None]
+    faults = [fault for error in errors if isinstance(error, SettingsError) for fault in error.faults]
+    if faults:
+        raise SettingsError(*faults)
+    for error in errors:
+        raise error
+
+
+async def _listen(channel: Channel) -> None:
+    await channel.start()
+    log.info("%s: listening", channel.name)
+
+
+async def _ends_before(stop: asyncio.Event, work: asyncio.Task[None]) -> bool:
+    """Wait for the stop or for the end of `work`, whichever comes first; what `work` raised is raised."""
     stopped = asyncio.create_task(stop.wait(), name="stop")
     try:
-        await asyncio.wait([stopped, working], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopped.cancel()
+    if work.done():
+        work.result()
+    return work.done()

@@ -1,12 +1,14 @@
 """`check`: tries every setting for real."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from sqlalchemy.engine import make_url
 
 from bot import settings as configuration
 from bot.settings import Settings
-from channels.slack.channel import client, verify
+from channels.discord import login as discord
+from channels.slack import channel as slack
 from core.errors import ParleyError, SettingsError
 from core.models.catalog import make_provider, probe
 from core.store.database import Database
@@ -15,42 +17,70 @@ from core.tokens import is_warm
 from core.tools import load_tools
 
 
+class Verdict(Enum):
+    """What to make of a finding; a `NOTE` tells of something that could be had and is not."""
+
+    OK = "ok"
+    NOTE = "note"
+    FAIL = "FAIL"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What trying one setting has shown."""
 
-    is_good: bool
+    verdict: Verdict
     line: str
 
     def __str__(self) -> str:
-        return f"{'ok  ' if self.is_good else 'FAIL'} {self.line}"
+        return f"{self.verdict.value:4} {self.line}"
 
 
 async def check() -> list[Finding]:
-    """Try each setting; one finding each, and for what is wrong one a fault."""
+    """Try each setting; at least one finding each, and for what is wrong one a fault."""
     try:
         settings = configuration.load()
     except SettingsError as error:
-        return [Finding(False, fault) for fault in error.faults]
+        return _faults(error)
     findings = []
-    for trial in (_slack, _database, _model, _tools, _vocabulary):
+    for trial in (_slack, _discord, _database, _model, _tools, _vocabulary):
         try:
-            findings.append(Finding(True, await trial(settings)))
+            findings += await trial(settings)
         except SettingsError as error:
-            findings += [Finding(False, fault) for fault in error.faults]
+            findings += _faults(error)
         except ParleyError as error:
-            findings.append(Finding(False, str(error)))
+            findings.append(Finding(Verdict.FAIL, str(error)))
+    if settings.slack is None and settings.discord is None:
+        findings.append(Finding(Verdict.NOTE, f"{configuration.NO_TOKENS}: `run` starts the sandbox"))
     return findings
 
 
-async def _slack(settings: Settings) -> str:
+def _good(line: str) -> list[Finding]:
+    return [Finding(Verdict.OK, line)]
+
+
+def _faults(error: SettingsError) -> list[Finding]:
+    return [Finding(Verdict.FAIL, fault) for fault in error.faults]
+
+
+async def _slack(settings: Settings) -> list[Finding]:
     if settings.slack is None:
-        return "Slack: no tokens set; `run` starts the sandbox"
-    who = await verify(client(settings.slack), settings.slack.app_token)
-    return f"Slack: {who}"
+        return []
+    return _good(f"Slack: {await slack.verify(slack.client(settings.slack), settings.slack.app_token)}")
 
 
-async def _database(settings: Settings) -> str:
+async def _discord(settings: Settings) -> list[Finding]:
+    if settings.discord is None:
+        return []
+    standing = await discord.verify(settings.discord)
+    return [
+        *_good(f"Discord: {standing.who}"),
+        *(Finding(Verdict.NOTE, f"Discord: {line}") for line in standing.lacks),
+        *(Finding(Verdict.FAIL, line) for line in standing.faults),
+    ]
+
+
+async def _database(settings: Settings) -> list[Finding]:
     where = make_url(settings.database).render_as_string(hide_password=True)
     try:
         database = Database(settings.database)
@@ -60,10 +90,10 @@ async def _database(settings: Settings) -> str:
             await database.aclose()
     except ParleyError as error:
         raise SettingsError(f"DATABASE_URL: {where}: {error}") from error
-    return f"database: {where}" + (f"; {len(missing)} migrations to apply: `parley migrate`" if missing else "")
+    return _good(f"database: {where}" + (f"; {len(missing)} migrations to apply: `parley migrate`" if missing else ""))
 
 
-async def _model(settings: Settings) -> str:
+async def _model(settings: Settings) -> list[Finding]:
     provider, model = make_provider(settings.model, settings.endpoints)
     try:
         await probe(provider, model)
@@ -71,18 +101,19 @@ async def _model(settings: Settings) -> str:
         raise SettingsError(f"MODEL={settings.model}: {error}") from error
     finally:
         await provider.aclose()
-    return f"model: {settings.model} answers"
+    return _good(f"model: {settings.model} answers")
 
 
-async def _tools(settings: Settings) -> str:
+async def _tools(settings: Settings) -> list[Finding]:
     try:
         tools = load_tools(settings.tools)
     except ParleyError as error:
         raise SettingsError(f"TOOLS: {error}") from error
-    return f"tools: {', '.join(tool.name for tool in tools) or 'none'}"
+    return _good(f"tools: {', '.join(tool.name for tool in tools) or 'none'}")
 
 
-async def _vocabulary(settings: Settings) -> str:
+async def _vocabulary(settings: Settings) -> list[Finding]:
     if is_warm(settings.vocabulary_dir):
-        return "tokens: counted exactly"
-    return "tokens: estimated, up to 40 % off; `parley warm` fetches what they are counted with"
+        return _good("tokens: counted exactly")
+    estimated = "tokens: estimated, up to 40 % off; `parley warm` fetches what they are counted with"
+    return [Finding(Verdict.NOTE, estimated)]

@@ -18,7 +18,7 @@ from core.store.migrate import migrate as apply_migrations
 from core.tokens import warm as fetch_vocabulary
 
 cli = typer.Typer(
-    help="Any Google ADK agent becomes a teammate in Slack.",
+    help="Any Google ADK agent becomes a teammate in Slack and Discord.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,18 +34,18 @@ Work = Callable[[configuration.Settings, asyncio.Event], Awaitable[None]]
 def run() -> None:
     """Run the bot on every platform whose tokens are set; without any, start the sandbox."""
     settings = configuration.load()
-    if settings.slack is not None:
+    if settings.slack is not None or settings.discord is not None:
         _run(app.run, settings)
     elif "DYNO" in os.environ:
-        raise SettingsError("SLACK_BOT_TOKEN and SLACK_APP_TOKEN are not set: see README.md on how to get them")
+        raise SettingsError(f"{configuration.NO_TOKENS}: see README.md on how to get them")
     else:
-        _say("No SLACK_BOT_TOKEN and SLACK_APP_TOKEN: starting the sandbox, a Slack on this machine.")
+        _say(f"{configuration.NO_TOKENS}: starting the sandbox, a Slack and a Discord on this machine.")
         _run_sandbox(settings)
 
 
 @cli.command(name="sandbox")
 def run_sandbox() -> None:
-    """Run a Slack on this machine and the bot against it; you type as its users."""
+    """Run a Slack and a Discord on this machine and the bot in both; you type as their users."""
     _run_sandbox(configuration.load())
 
 
@@ -55,7 +55,7 @@ def check_settings() -> None:
     findings = asyncio.run(check.check())
     for finding in findings:
         _say(str(finding))
-    raise typer.Exit(code=any(not finding.is_good for finding in findings))
+    raise typer.Exit(code=any(finding.verdict is check.Verdict.FAIL for finding in findings))
 
 
 @cli.command()

@@ -9,6 +9,7 @@ from core.secrets import redact
 _QUIET = {
     "aiohttp": logging.WARNING,
     "alembic": logging.WARNING,
+    "discord": logging.CRITICAL,  # its errors come with stack traces; ours say the same without
     "google_adk": logging.CRITICAL,  # its errors come with the vendor's own words; ours say the same without
     "google_genai": logging.WARNING,
     "httpx": logging.WARNING,

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from channels.discord.login import DISCORD_API, DiscordSettings
 from channels.slack.channel import SlackSettings
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
 from core.errors import SettingsError
@@ -17,6 +18,10 @@ from core.models.catalog import Endpoints
 from core.secrets import remember
 
 _SLACK_APPS = "https://api.slack.com/apps"
+_DISCORD_APPS = "https://discord.com/developers/applications"
+
+#: What is missing when there is no platform to run on.
+NO_TOKENS = "no SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"
 
 DEFAULT_MODEL = "gemini-3.5-flash"
 
@@ -32,6 +37,10 @@ class Settings(BaseSettings):
     slack_bot_token: SecretStr | None = None
     slack_app_token: SecretStr | None = None
     slack_api_url: str = "https://slack.com/api/"
+
+    discord_bot_token: SecretStr | None = None
+    discord_api_url: str = DISCORD_API
+    discord_guilds: Annotated[tuple[int, ...], NoDecode] = ()
 
     model: str = DEFAULT_MODEL
     google_api_key: SecretStr | None = None
@@ -84,7 +93,24 @@ class Settings(BaseSettings):
     def _is_app_token(cls, value: SecretStr | None) -> SecretStr | None:
         return _begins(value, "xapp-", "Basic Information, App-Level Tokens (scope connections:write)")
 
-    @field_validator("slack_api_url", "google_base_url", "openai_base_url", "anthropic_base_url")
+    @field_validator("discord_bot_token")
+    @classmethod
+    def _is_discord_token(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and value.get_secret_value().count(".") != 2:
+            raise ValueError(f"it must have two dots in it; copy it at {_DISCORD_APPS}, your app, under Bot")
+        return value
+
+    @field_validator("discord_guilds", mode="before")
+    @classmethod
+    def _are_ids(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        ids = [part.strip() for part in value.split(",") if part.strip()]
+        if not all(part.isdecimal() for part in ids):
+            raise ValueError("it must be ids of servers, with commas in between (right-click a server, Copy Server ID)")
+        return tuple(int(part) for part in ids)
+
+    @field_validator("slack_api_url", "discord_api_url", "google_base_url", "openai_base_url", "anthropic_base_url")
     @classmethod
     def _is_address(cls, value: str | None) -> str | None:
         try:
@@ -100,6 +126,11 @@ class Settings(BaseSettings):
     @classmethod
     def _ends_in_slash(cls, value: str) -> str:
         return value if value.endswith("/") else f"{value}/"
+
+    @field_validator("discord_api_url")
+    @classmethod
+    def _ends_in_no_slash(cls, value: str) -> str:
+        return value.rstrip("/")
 
     @field_validator("database_url")
     @classmethod
@@ -163,6 +194,16 @@ class Settings(BaseSettings):
             bot_token=self.slack_bot_token.get_secret_value(),
             app_token=self.slack_app_token.get_secret_value(),
             api_url=self.slack_api_url,
+        )
+
+    @property
+    def discord(self) -> DiscordSettings | None:
+        if self.discord_bot_token is None:
+            return None
+        return DiscordSettings(
+            bot_token=self.discord_bot_token.get_secret_value(),
+            api_url=self.discord_api_url,
+            guilds=frozenset(self.discord_guilds),
         )
 
     @property

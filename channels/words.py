@@ -4,14 +4,19 @@ PLACEHOLDER = "…"
 NO_ANSWER = "I have no answer to that."
 RESET_DONE = "Started over: I remember nothing of this conversation."
 NOTHING_TO_RESET = "There is no conversation of yours here that I remember."
+NOT_HERE = "I am not set up to answer here."
 RESET_STOPPED = "_Stopped: this conversation was started over._"
 INTERRUPTED = "⚠️ I was restarted before I could finish this answer. Please ask again."
 TOO_LONG = "This took longer than I may take."
 
 
+def sorry(sentence: str) -> str:
+    return f"⚠️ {sentence}"
+
+
 def apology(sentence: str, turn_id: str) -> str:
     """One sentence for the user, with the id that an operator can find the cause by."""
-    return f"⚠️ {sentence} (turn `{turn_id}`)"
+    return sorry(f"{sentence} (turn `{turn_id}`)")
 
 
 def using(tool: str) -> str:

@@ -12,6 +12,8 @@ _SHAPES = re.compile(
     r"""
       \bxox[a-z]-[\w-]{4,}                    # Slack: bot, user and other tokens
     | \bxapp-[\w-]{4,}                        # Slack: app-level tokens
+    | \b[\w-]{23,28}\.[\w-]{6,7}\.[\w-]{27,}  # Discord: bot tokens
+    | (?<=/)[\w-]{80,}                        # Discord: the token of an interaction, in an address
     | \bsk-[\w-]{12,}                         # OpenAI and Anthropic keys
     | \bAIza[\w-]{20,}                        # Google API keys
     | (?<=://)[^\s/:@]*:[^\s/@]+(?=@)         # user and password in a URL

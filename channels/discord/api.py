@@ -1,0 +1,188 @@
+"""Discord's REST API: the calls that a reply needs, and what their refusals mean."""
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import TypeVar
+
+import aiohttp
+import discord
+
+from channels.calls import PAUSES, Caller, PassingError, RefusedError
+from channels.channel import Priority
+from channels.pacer import Window
+from core.secrets import traced
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Discord: parsing of mentions is to be switched off anew with each post and each edit.
+NO_MENTIONS = discord.AllowedMentions.none()
+
+#: Discord publishes no numbers and tells them in headers, which discord.py keeps to: it then waits inside of the
+#: call. This is what is commonly seen, for a channel, so that a call seldom has to wait there; with a quarter of a
+#: second on top for what the network delays.
+MESSAGES = Window(calls=5, seconds=5.25)
+DELETIONS = Window(calls=5, seconds=1.25)
+REACTIONS = Window(calls=1, seconds=0.3)
+
+#: Discord's codes for what cannot be edited: it is gone, or too old to be edited so often.
+GONE = {"10008", "30046"}
+ARCHIVED = "50083"
+
+#: How far behind a question its answers are looked for, in messages.
+_LOOK = 200
+
+
+class DiscordApi:
+    """Makes calls for all surfaces of a bot.
+
+    Args:
+        client: logged in; it need not be connected to the gateway.
+    """
+
+    def __init__(self, client: discord.Client, *, pauses: tuple[float, ...] = PAUSES) -> None:
+        self._client = client
+        self._caller = Caller(pauses=pauses)
+
+    async def post(
+        self,
+        channel: int,
+        text: str,
+        *,
+        reply_to: int,
+        name: str,
+        priority: Priority,
+        found: Callable[[], Awaitable[int | None]],
+    ) -> int | None:
+        """Post in reply to a message, or beside it if that is gone, without a preview of links.
+
+        Args:
+            name: what is the same for this message and for no other. Discord: for some minutes, a post with a
+                nonce that it knows posts nothing, and is answered with the first one.
+            found: looks whether the message stands, when the answer to its posting was lost.
+
+        Returns:
+            The message's id; none for a tick that had no place.
+        """
+        nonce = hashlib.blake2s(name.encode(), digest_size=12).hexdigest()  # Discord: 25 characters at the most
+        reference = discord.MessageReference(message_id=reply_to, channel_id=channel, fail_if_not_exists=False)
+
+        async def send() -> int:
+            message = await self._client.get_partial_messageable(channel).send(
+                text, reference=reference, nonce=nonce, allowed_mentions=NO_MENTIONS, suppress_embeds=True
+            )
+            return message.id
+
+        return await self._call("post", send, ("post", channel), MESSAGES, priority=priority, found=found)
+
+    async def edit(self, channel: int, message: int, text: str, *, priority: Priority) -> bool:
+        """Edit a message; false for a tick that had no place."""
+
+        async def send() -> bool:
+            await self._message(channel, message).edit(content=text, allowed_mentions=NO_MENTIONS)
+            return True
+
+        return bool(await self._call("edit", send, ("edit", channel), MESSAGES, priority=priority))
+
+    async def delete(self, channel: int, message: int) -> None:
+        async def send() -> None:
+            await self._message(channel, message).delete()
+
+        await self._call("delete", send, ("delete", channel), DELETIONS)
+
+    async def react(self, channel: int, message: int, emoji: str) -> None:
+        async def send() -> None:
+            await self._message(channel, message).add_reaction(emoji)
+
+        await self._call("react", send, ("react", channel), REACTIONS)
+
+    async def unreact(self, channel: int, message: int, emoji: str) -> None:
+        async def send() -> None:
+            me = self._client.user
+            assert me is not None, "the client is logged in"
+            await self._message(channel, message).remove_reaction(emoji, me)
+
+        await self._call("unreact", send, ("react", channel), REACTIONS)
+
+    async def unarchive(self, thread: int) -> None:
+        """Open a thread again that was archived. Discord: a new message would do so too, an edit does not."""
+
+        async def send() -> None:
+            await self._client.http.edit_channel(thread, archived=False)
+
+        await self._call("unarchive", send, ("channel", thread), MESSAGES)
+
+    async def own_replies(self, channel: int, question: int) -> list[int]:
+        """The bot's own messages that answer `question`: its first reply, the reply to that, and so on."""
+
+        async def send() -> list[int]:
+            chain, me = [question], self._client.user
+            place = self._client.get_partial_messageable(channel)
+            async for message in place.history(after=discord.Object(question), limit=_LOOK, oldest_first=True):
+                reference = message.reference
+                if message.author == me and reference is not None and reference.message_id == chain[-1]:
+                    chain.append(message.id)
+            return chain[1:]
+
+        return await self._call("history", send, ("history", channel), MESSAGES) or []
+
+    async def acknowledge(self, interaction: discord.Interaction) -> None:
+        """Say that there will be an answer, for the asker alone. Discord: within 3 seconds, so it is said at once."""
+        try:
+            await interaction.response.defer(ephemeral=True, thinking=True)
+        except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.warning("an interaction could not be acknowledged: %s", traced(error))
+
+    async def answer(self, interaction: discord.Interaction, text: str) -> None:
+        """Answer what was acknowledged."""
+
+        async def send() -> None:
+            await interaction.edit_original_response(content=text, allowed_mentions=NO_MENTIONS)
+
+        await self._call("answer", send, ("answer",), MESSAGES)
+
+    def _message(self, channel: int, message: int) -> discord.PartialMessage:
+        return self._client.get_partial_messageable(channel).get_partial_message(message)
+
+    async def _call(
+        self,
+        name: str,
+        send: Callable[[], Awaitable[T]],
+        key: Hashable,
+        window: Window,
+        *,
+        priority: Priority = Priority.PROGRESS,
+        found: Callable[[], Awaitable[T | None]] | None = None,
+    ) -> T | None:
+        async def attempt() -> T:
+            try:
+                return await send()
+            except discord.RateLimited as error:
+                raise PassingError("rate limited", retry_after=error.retry_after) from error
+            except discord.HTTPException as error:
+                raise _named(name, error) from error
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise PassingError(type(error).__name__) from error
+
+        return await self._caller.call(name, attempt, key=key, window=window, priority=priority, found=found)
+
+
+def _named(name: str, error: discord.HTTPException) -> Exception:
+    """Discord's own words stay out of it: they may quote the message."""
+    if str(error.code) in GONE:
+        return RefusedError(name, str(error.code))
+    if error.status == 429:  # without a word of Discord's own: it comes from what stands in front of it
+        return PassingError("HTTP 429", retry_after=retry_after(error))
+    if error.status >= 500 or error.status == 408:
+        return PassingError(f"HTTP {error.status}")
+    return RefusedError(name, str(error.code) if error.code else f"HTTP {error.status}")
+
+
+def retry_after(error: discord.HTTPException) -> float:
+    """Seconds that the answer asks to wait."""
+    try:
+        return max(1.0, float(error.response.headers.get("Retry-After", "1")))
+    except ValueError:
+        return 1.0

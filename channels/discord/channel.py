@@ -1,0 +1,181 @@
+"""Discord, through discord.py."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import discord
+
+from channels import words
+from channels.channel import Heard
+from channels.discord.api import DiscordApi
+from channels.discord.commands import reset_command
+from channels.discord.gateway import Connection, Gateway
+from channels.discord.hearing import NAME, guild_of, hear, place, sent_at, session_id
+from channels.discord.login import DiscordSettings, hears_all, intents, log_in, make_client
+from channels.discord.reactions import receipts
+from channels.discord.surface import DiscordSurface
+from channels.intake import Call, Intake
+from core.errors import SettingsError, StoreError, SurfaceError
+from core.inbound import Inbound
+from core.inbox import Inbox
+from core.secrets import traced
+
+log = logging.getLogger(__name__)
+
+#: Seconds that connecting may take.
+CONNECT_TIMEOUT = 60.0
+
+#: Seconds that a stop waits for what is being heard, and for confirmations and receipts.
+SETTLE_TIMEOUT = 2.0
+
+#: Seconds to wait before a message that the database did not take is kept again: Discord says it only once.
+PAUSES = (0.2, 1.0, 3.0, 10.0)
+
+
+class DiscordChannel:
+    """The Discord adapter. To be made inside a running event loop, and closed when no reply is shown any more.
+
+    What is shown goes through a client of its own, which outlives any connection to the gateway.
+    """
+
+    name = NAME
+
+    def __init__(self, settings: DiscordSettings, inbox: Inbox) -> None:
+        self._settings = settings
+        self._inbox = inbox
+        self._client = make_client(settings)
+        self._api = DiscordApi(self._client)
+        self._receipts = receipts(self._api)
+        self._intake = Intake(inbox, self._receipts, self._surface_of)
+        self._gateway = Gateway(self._connection)
+        self._hearing: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+
+    async def start(self) -> None:
+        standing = await log_in(self._client, self._settings)
+        for line in (*standing.lacks, *standing.faults):
+            log.warning("%s", line)
+        try:
+            await asyncio.wait_for(self._gateway.start(), CONNECT_TIMEOUT)
+        except TimeoutError as error:
+            raise SettingsError(
+                f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
+                "can this machine reach wss:// addresses?"
+            ) from error
+
+    async def stop(self) -> None:
+        self._is_stopping = True
+        if self._hearing:
+            await asyncio.wait(self._hearing, timeout=SETTLE_TIMEOUT)
+        await self._gateway.stop()
+        await self._intake.settle(SETTLE_TIMEOUT)
+
+    async def aclose(self) -> None:
+        """Give back the connections; from now on nothing can be shown."""
+        await self._client.close()
+
+    def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> DiscordSurface:
+        return DiscordSurface(self._api, self._receipts, address, turn_id)
+
+    async def read(self, inbound: Inbound) -> Heard:
+        """The message in words; in a server, where several may speak, the speaker's name comes first."""
+        is_direct = inbound.place.startswith(f"{NAME}:dm:")
+        return Heard.of(inbound.text, str(inbound.address["speaker"]), inbound.attachments, alone=is_direct)
+
+    async def _connection(self, on_connected: Callable[[], None]) -> tuple[Connection, str]:
+        """A new client. What the app may hear is asked each time: it can be changed while the bot runs."""
+        flags = (await self._client.application_info()).flags
+        _shards, address, limit = await self._client.http.get_bot_gateway()
+        if not limit["remaining"]:
+            log.error("Discord lets this bot begin no more sessions for %d minutes", limit["reset_after"] // 60_000)
+            raise ConnectionRefusedError
+        connection = Connection(
+            intents=intents(hears_all=hears_all(flags)),
+            commands=[reset_command(self._take_reset_command)],
+            on_heard=self._hear,
+            on_connected=on_connected,
+        )
+        try:
+            await connection.login(self._settings.bot_token)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection, address
+
+    async def _hear(self, message: discord.Message) -> None:
+        """Take in a message. Discord says it once: so what the database does not take is kept again, for a while."""
+        me = self._client.user
+        if self._is_stopping or me is None or not self._serves(guild_of(message)):
+            return
+        with self._in_hearing():
+            if (call := hear(message, me)) is not None:
+                await self._take(call)
+
+    async def _take(self, call: Call) -> None:
+        for pause in PAUSES:
+            try:
+                return await self._intake.take(call)
+            except StoreError as error:
+                log.warning("a message cannot be kept (%s); trying again in %s s", error, pause)
+                await asyncio.sleep(pause)
+        try:
+            await self._intake.take(call)
+        except StoreError as error:
+            log.error("a message is lost: %s", traced(error))
+            await self._surface_of(call.inbound).say(words.sorry(error.public))
+        return None
+
+    async def _take_reset_command(self, interaction: discord.Interaction) -> None:
+        """Start over where the command was given."""
+        with self._in_hearing():
+            await self._api.acknowledge(interaction)
+            try:
+                await self._api.answer(interaction, await self._reset(interaction))
+            except SurfaceError as error:
+                log.error("the reset cannot be confirmed: %s", error)
+
+    async def _reset(self, interaction: discord.Interaction) -> str:
+        """What there is to say about it."""
+        guild, channel = interaction.guild_id, interaction.channel
+        if channel is None or not self._serves(guild):
+            return words.NOT_HERE
+        session = session_id(guild, channel)
+        inbound = Inbound(
+            event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
+            session_id=session,
+            place=place(guild, channel),
+            channel=NAME,
+            address={"channel": str(channel.id), "message": str(interaction.id), "speaker": ""},
+            author=str(interaction.user.id),
+            text=interaction.command.name if interaction.command else "",
+            sent_at=sent_at(interaction.id),
+        )
+        try:
+            if not await self._inbox.is_session(session):
+                return words.NOTHING_TO_RESET
+            await self._intake.reset(inbound)
+        except StoreError as error:
+            log.error("a session cannot be reset: %s", traced(error))
+            return words.sorry(error.public)
+        return words.RESET_DONE
+
+    def _serves(self, guild: int | None) -> bool:
+        guilds = self._settings.guilds
+        return guild is None or not guilds or guild in guilds
+
+    def _surface_of(self, inbound: Inbound) -> DiscordSurface:
+        return self.surface(inbound.address, turn_id=inbound.event_key)
+
+    @contextmanager
+    def _in_hearing(self) -> Iterator[None]:
+        """What a stop waits for: discord.py keeps no account of the tasks that it hears in."""
+        task = asyncio.current_task()
+        assert task is not None, "discord.py runs each event in a task"
+        self._hearing.add(task)
+        try:
+            yield
+        finally:
+            self._hearing.discard(task)

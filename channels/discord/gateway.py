@@ -1,0 +1,160 @@
+"""The gateway: the connection over which Discord tells what happens."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import discord
+import yarl
+from discord import app_commands
+from discord.gateway import DiscordWebSocket
+
+from channels.discord.commands import sync
+from core.secrets import traced
+
+log = logging.getLogger(__name__)
+
+#: Seconds to wait before a connection that could not be made is tried again, the last one from then on. Discord:
+#: a bot that identifies more than 1000 times a day loses its token; this makes 300 at the most.
+PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
+
+#: Seconds that a connection must have held, to count as one that could be made.
+HELD = 60.0
+
+#: Seconds that saying goodbye to Discord may take.
+CLOSE_TIMEOUT = 5.0
+
+Command = app_commands.Command[Any, ..., None]
+
+
+class Connection(discord.Client):
+    """One client's life on the gateway. What was once connected, discord.py resumes by itself.
+
+    Args:
+        commands: the application commands that there are to be; nothing is told to Discord if it knows them.
+        on_heard: awaited with each message, the bot's own included.
+        on_connected: called with each new session. Discord may begin one anew at any time.
+    """
+
+    def __init__(
+        self,
+        *,
+        intents: discord.Intents,
+        commands: Sequence[Command],
+        on_heard: Callable[[discord.Message], Awaitable[None]],
+        on_connected: Callable[[], None],
+    ) -> None:
+        super().__init__(
+            intents=intents,
+            allowed_mentions=discord.AllowedMentions.none(),
+            max_messages=None,  # nothing here looks at what was said before
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            chunk_guilds_at_startup=False,
+        )
+        self._on_heard = on_heard
+        self._on_connected = on_connected
+        self._tree = _Tree(self)
+        for command in commands:
+            self._tree.add_command(command)
+
+    async def setup_hook(self) -> None:
+        """Discord.py calls it once, before it connects."""
+        try:
+            if await sync(self._tree):
+                log.info("the commands are registered anew")
+        except (discord.DiscordException, OSError, TimeoutError) as error:
+            log.error("the commands cannot be registered: %s", traced(error))
+
+    async def on_connect(self) -> None:
+        log.info("the gateway has a session")
+        self._on_connected()
+
+    async def on_resumed(self) -> None:
+        log.info("the gateway has resumed its session")
+
+    async def on_disconnect(self) -> None:
+        log.info("the gateway's connection is gone")
+
+    async def on_message(self, message: discord.Message) -> None:
+        if isinstance(message.channel, discord.PartialMessageable) and message.channel.guild_id is not None:
+            channel: Any = await self.fetch_channel(message.channel.id)  # a thread that nobody has told it of
+            message.channel = channel
+        await self._on_heard(message)
+
+    async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
+        """Discord.py's own word on it would quote what was said."""
+        log.error("%s: %s", event_method, traced(sys.exception() or RuntimeError()))
+
+
+class _Tree(app_commands.CommandTree[Connection]):
+    async def on_error(self, _interaction: discord.Interaction, error: app_commands.AppCommandError, /) -> None:
+        log.error("a command failed: %s", traced(error.__cause__ or error))
+
+
+class Gateway:
+    """Keeps a connection: one that cannot be made is tried again, each time with a new client.
+
+    Args:
+        make: a new client, logged in, that is to call what it is given with each session; and the gateway's address.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Callable[[], None]], Awaitable[tuple[Connection, str]]],
+        *,
+        pauses: tuple[float, ...] = PAUSES,
+    ) -> None:
+        self._make = make
+        self._pauses = pauses
+        self._ready = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Return when the connection stands. Cancelled, it takes down what it has begun."""
+        self._keeping = asyncio.create_task(self._keep(), name="discord gateway")
+        try:
+            await self._ready.wait()
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Hang up; returns when that is done."""
+        self._stopping.set()
+        if self._keeping is not None:
+            await self._keeping
+
+    async def _keep(self) -> None:
+        failures, time = 0, asyncio.get_running_loop().time
+        while not self._stopping.is_set():
+            began = time()
+            try:
+                await self._connect()
+            except Exception as error:
+                log.warning("no connection to Discord's gateway: %s", traced(error))
+            failures = 0 if time() - began > HELD else failures + 1
+            try:
+                pause = self._pauses[min(failures, len(self._pauses)) - 1] if failures else 0.0
+                await asyncio.wait_for(self._stopping.wait(), pause)
+            except TimeoutError:
+                continue
+
+    async def _connect(self) -> None:
+        """Connect, and return or raise when the connection has come to its end, or a stop is wanted."""
+        client, address = await self._make(self._ready.set)
+        # discord.py would presume an address; Discord is to be asked. It keeps one for the whole process.
+        DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(address)
+        connecting = asyncio.create_task(client.connect(), name="discord connection")
+        stopping = asyncio.create_task(self._stopping.wait(), name="discord stop")
+        try:
+            await asyncio.wait([connecting, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if connecting.done():
+                connecting.result()
+        finally:
+            stopping.cancel()
+            await asyncio.wait([asyncio.ensure_future(client.close())], timeout=CLOSE_TIMEOUT)
+            connecting.cancel()
+            await asyncio.wait([connecting])

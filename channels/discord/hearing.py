@@ -1,0 +1,76 @@
+"""What of all that Discord tells is meant for the bot."""
+
+import discord
+
+from channels.discord.text import to_words, without_mention
+from channels.intake import Call
+from core.inbound import Inbound, storable
+
+#: The channel's name in sessions, inbox and logs.
+NAME = "discord"
+
+#: What people write; every other type is Discord's own talk (a join, a pin, a boost, ...).
+_SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
+
+#: Discord counts milliseconds from the first second of 2015, in the upper bits of an id.
+_EPOCH = 1_420_070_400.0
+_SECOND = 1000 * 2**22
+
+
+def hear(message: discord.Message, bot: discord.abc.User) -> Call | None:
+    """The call in a message, if it is one."""
+    if message.author.bot or message.webhook_id is not None or message.type not in _SPOKEN:
+        return None
+    guild, channel = guild_of(message), message.channel
+    role = message.guild.self_role if message.guild else None  # Discord: the bot's own role goes by its name
+    is_called = guild is None or bot in message.mentions or (role is not None and role in message.role_mentions)
+    if not is_called and not isinstance(channel, discord.Thread):
+        return None
+    if not (is_called or message.content or message.attachments):  # withheld for want of the intent
+        return None
+    own = [bot.id] if role is None else [bot.id, role.id]
+    inbound = Inbound(
+        event_key=f"{NAME}:{channel.id}:{message.id}",
+        session_id=session_id(guild, channel),
+        place=place(guild, channel),
+        channel=NAME,
+        address={"channel": str(channel.id), "message": str(message.id), "speaker": message.author.display_name},
+        author=str(message.author.id),
+        text=storable(_words(message, without_mention(message.content, *own))),
+        sent_at=sent_at(message.id),
+        attachments=tuple(attachment.filename for attachment in message.attachments),
+    )
+    return Call(inbound, is_called)
+
+
+def guild_of(message: discord.Message) -> int | None:
+    """The id of the server in which it was said; none for a direct message."""
+    if message.guild is not None:
+        return message.guild.id
+    return message.channel.guild_id if isinstance(message.channel, discord.PartialMessageable) else None
+
+
+def session_id(guild: int | None, channel: discord.abc.Snowflake) -> str:
+    """A channel is a session, and each thread (or post of a forum) its own; so are direct messages."""
+    if isinstance(channel, discord.Thread):
+        return f"{place(guild, channel)}:{channel.id}"
+    return place(guild, channel)
+
+
+def place(guild: int | None, channel: discord.abc.Snowflake) -> str:
+    """Where the conversation is: a channel with its threads, or direct messages."""
+    if guild is None:
+        return f"{NAME}:dm:{channel.id}"
+    return f"{NAME}:{guild}:{channel.parent_id if isinstance(channel, discord.Thread) else channel.id}"
+
+
+def sent_at(snowflake: int) -> float:
+    """When the message or interaction with this id was made, in seconds since the epoch; of two, the later is later."""
+    return snowflake / _SECOND + _EPOCH
+
+
+def _words(message: discord.Message, text: str) -> str:
+    names = {("@", user.id): user.display_name for user in message.mentions}
+    names |= {("@&", role.id): role.name for role in message.role_mentions}
+    names |= {("#", channel.id): channel.name for channel in message.channel_mentions}
+    return to_words(text, names)

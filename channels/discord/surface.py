@@ -1,0 +1,89 @@
+"""Shows a reply in a Discord channel, thread or direct message."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from channels.calls import RefusedError
+from channels.channel import Limits, Priority
+from channels.discord.api import ARCHIVED, GONE, DiscordApi
+from channels.discord.text import inert
+from channels.messages import Edited, MessageSurface
+from channels.receipts import Receipts
+
+#: Discord takes 2000, and does not say of what: characters or UTF-16 units.
+LIMITS = Limits(chunk_size=1_900, measure=lambda text: len(inert(text).encode("utf-16-le")) // 2)
+
+#: Discord: Unknown Message, and Unknown Channel with all that was in it.
+_DELETED = {"10008", "10003"}
+
+
+class DiscordSurface(MessageSurface):
+    """One reply: its first message is a reply to the question, each further one to the message before it.
+
+    Args:
+        address: `channel` and `message` that is answered.
+    """
+
+    limits = LIMITS
+
+    def __init__(self, api: DiscordApi, receipts: Receipts, address: Mapping[str, Any], turn_id: str) -> None:
+        super().__init__()
+        self._api = api
+        self._receipts = receipts
+        self._address = address
+        self._channel = int(address["channel"])
+        self._question = int(address["message"])
+        self._turn_id = turn_id
+        self._posted = 0
+
+    async def begun(self) -> None:
+        self._receipts.take_back(self._address)
+
+    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
+        reply_to = int(previous) if previous else self._question
+
+        async def found() -> int | None:
+            own = await self._api.own_replies(self._channel, reply_to)
+            return own[0] if own else None
+
+        message = await self._api.post(
+            self._channel,
+            inert(text),
+            reply_to=reply_to,
+            name=f"{self._turn_id} {position} {self._posted}",  # the same position is posted again if it was deleted
+            priority=priority,
+            found=found,
+        )
+        if message is None:
+            return None
+        self._posted += 1
+        return str(message)
+
+    async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited:
+        try:
+            return await self._try_edit(int(message_id), text, priority)
+        except RefusedError as refusal:
+            if refusal.code != ARCHIVED:
+                raise
+        await self._api.unarchive(self._channel)
+        return await self._try_edit(int(message_id), text, priority)
+
+    async def _try_edit(self, message: int, text: str, priority: Priority) -> Edited:
+        try:
+            shown = await self._api.edit(self._channel, message, inert(text), priority=priority)
+        except RefusedError as refusal:
+            if refusal.code not in GONE:
+                raise
+            return Edited.GONE
+        return Edited.DONE if shown else Edited.DROPPED
+
+    async def _delete(self, message_id: str) -> None:
+        try:
+            await self._api.delete(self._channel, int(message_id))
+        except RefusedError as refusal:
+            if refusal.code not in _DELETED:
+                raise
+
+    async def _own(self) -> dict[int, str]:
+        own = await self._api.own_replies(self._channel, self._question)
+        return {position: str(message) for position, message in enumerate(own)}

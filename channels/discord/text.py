@@ -1,0 +1,36 @@
+"""Discord's own notation: out of what people write, and inert in what the model writes."""
+
+import re
+from collections.abc import Mapping
+
+_TOKEN = re.compile(r"<(?P<kind>@!?|@&|#)(?P<id>\d+)>")
+
+#: What calls somebody or names a place, and `@everyone` and `@here`.
+_CALLS = re.compile(r"<(?=@|#|/)|@(?=everyone|here)")
+_ZERO_WIDTH_SPACE = "\u200b"
+
+
+def without_mention(text: str, *ids: int) -> str:
+    """`text` without the mentions of these users or roles."""
+    targets = "|".join(str(one) for one in ids)
+    return re.sub(rf"\s*<@[!&]?(?:{targets})>\s*", " ", text).strip()
+
+
+def to_words(text: str, names: Mapping[tuple[str, int], str]) -> str:
+    """What a person reads where Discord writes tokens.
+
+    Args:
+        names: by sign (`@`, `@&` or `#`) and id.
+    """
+
+    def words(token: re.Match[str]) -> str:
+        kind = token["kind"].rstrip("!")
+        name = names.get((kind, int(token["id"])))
+        return f"{kind[0]}{name or token['id']}"
+
+    return _TOKEN.sub(words, text)
+
+
+def inert(text: str) -> str:
+    """`text` with nothing in it that would call anyone: Discord parses no token that has a space in it."""
+    return _CALLS.sub(lambda sign: sign[0] + _ZERO_WIDTH_SPACE, text)
