@@ -280,7 +280,10 @@ class Terminal(App[None]):
         if place.thread is not None:
             new = "; Esc begins a new conversation" if place.threads is Threads.ALL else ""
             return f"Reply in this thread{new}"
-        return f"Ask {bot} something and press Enter" if place.direct else f"@{bot} what can you do?"
+        if place.direct:
+            return f"Ask {bot} something and press Enter"
+        begins = "Begin a post: " if place.threads is Threads.ALL else ""
+        return f"{begins}@{bot} what can you do?"
 
     async def _paint_messages(self) -> None:
         desk = self.desk

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import discord
 import pytest
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
@@ -11,6 +12,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
+from tests.sandbox.discord.conftest import Bot as DiscordClient
+from tests.sandbox.discord.conftest import Connect, connect, intents_of
+
+__all__ = ["connect"]
 
 
 class Bot:
@@ -49,6 +54,20 @@ class Bot:
             self.mentions.put_nowait((event["channel"], event.get("thread_ts", event["ts"])))
 
 
+class DiscordBot(DiscordClient):
+    """The same on Discord, with Discord's real client. `/ask` is answered by "About ...", once `answers` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(intents_of("message_content"))
+        self.answers = asyncio.Event()
+
+        @self.tree.command(name="ask", description="Ask")
+        async def ask(interaction: discord.Interaction, what: str = "nothing") -> None:
+            await interaction.response.defer(ephemeral=True, thinking=True)
+            await self.answers.wait()
+            await interaction.edit_original_response(content=f"About {what}")
+
+
 @pytest.fixture
 async def slack() -> AsyncIterator[SlackSandbox]:
     async with SlackSandbox(rate_limits=False) as slack:
@@ -56,9 +75,10 @@ async def slack() -> AsyncIterator[SlackSandbox]:
 
 
 @pytest.fixture
-async def discord() -> AsyncIterator[DiscordSandbox]:
-    async with DiscordSandbox(rate_limits=False) as discord:
-        yield discord
+async def server() -> AsyncIterator[DiscordSandbox]:
+    """A Discord."""
+    async with DiscordSandbox(rate_limits=False) as server:
+        yield server
 
 
 @pytest.fixture
@@ -66,3 +86,11 @@ async def bot(slack: SlackSandbox) -> AsyncIterator[Bot]:
     bot = Bot(slack)
     yield bot
     await bot.aclose()
+
+
+@pytest.fixture
+async def discord_bot(server: DiscordSandbox, connect: Connect) -> DiscordBot:
+    """One that is connected."""
+    bot = DiscordBot()
+    await connect(server, bot=bot)
+    return bot

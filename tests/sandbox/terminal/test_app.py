@@ -12,14 +12,14 @@ from sandbox.slack import Message, SlackSandbox
 from sandbox.terminal.app import Terminal
 from sandbox.terminal.discord import DiscordPlatform
 from sandbox.terminal.slack import SlackPlatform
-from tests.sandbox.terminal.conftest import Bot
+from tests.sandbox.terminal.conftest import Bot, DiscordBot
 
 Screen = Pilot[None]
 
 
 @pytest.fixture
-async def screen(slack: SlackSandbox, discord: DiscordSandbox) -> AsyncIterator[Screen]:
-    app = Terminal(SlackPlatform(slack), DiscordPlatform(discord), notices=["No tokens: this is the sandbox."])
+async def screen(slack: SlackSandbox, server: DiscordSandbox) -> AsyncIterator[Screen]:
+    app = Terminal(SlackPlatform(slack), DiscordPlatform(server), notices=["No tokens: this is the sandbox."])
     async with app.run_test(size=(80, 24)) as pilot:
         yield pilot
 
@@ -254,6 +254,115 @@ async def test_a_thread_whose_beginning_was_deleted_takes_no_more(screen: Screen
     await slack.delete("ada", root)
     await enter(screen, "too late")
     await sees(screen, "there is no message")
+
+
+@pytest.mark.parametrize("way", ["f2", "ctrl+p", "/discord", "click"])
+async def test_one_goes_to_the_other_platform_and_back_to_where_one_was(screen: Screen, way: str) -> None:
+    async def go(platform: str) -> None:
+        if way == "click":
+            await screen.click(f"#{platform}")
+        elif way.startswith("/"):
+            await enter(screen, f"/{platform.lower()}")
+        else:
+            await screen.press(way)
+
+    await enter(screen, "/channel random")
+    await sees(screen, "ada → #random")
+    await go("Discord")
+    await sees(screen, "ada → @parley", "#ideas")
+    await go("Slack")
+    await sees(screen, "ada → #random")
+    await does_not_see(screen, "#ideas")
+
+
+async def test_each_platform_has_its_own_speaker_and_its_own_talk(
+    screen: Screen, slack: SlackSandbox, server: DiscordSandbox
+) -> None:
+    await enter(screen, "/as linus")
+    await enter(screen, "on Slack")
+    await sees(screen, "linus → @parley", "on Slack")
+    await screen.press("f2")
+    await sees(screen, "ada → @parley")
+    assert "on Slack" not in seen(screen)
+    await enter(screen, "on Discord")
+    await sees(screen, "on Discord")
+    assert [message.text for message in server.messages(server.open_dm("ada"))] == ["on Discord"]
+    assert [message.text for message in slack.messages(dm(slack, "linus"))] == ["on Slack"]
+
+
+async def test_the_platform_that_is_not_on_the_screen_shows_that_something_is_unread(
+    screen: Screen, slack: SlackSandbox, server: DiscordSandbox
+) -> None:
+    await server.say("grace", "general", "one")
+    await server.say("grace", "random", "two")
+    await sees(screen, "Discord not connected yet (2)")
+    await enter(screen, "/discord")
+    await enter(screen, "/channel general")
+    await sees(screen, "Discord not connected yet (1)", "#random (1)")
+    await slack.say("grace", dm(slack, "grace"), "for grace only")
+    await slack.say("grace", "general", "three")
+    await sees(screen, "Slack not connected yet (1)")
+
+
+async def test_what_came_to_the_place_that_one_had_left_for_the_other_platform_is_unread(
+    screen: Screen, slack: SlackSandbox
+) -> None:
+    await enter(screen, "/channel general")
+    await screen.press("f2")
+    await sees(screen, "#ideas")
+    await slack.say("grace", "general", "are you there?")
+    await sees(screen, "Slack not connected yet (1)")
+    await screen.press("f2")
+    await sees(screen, "are you there?")
+    await does_not_see(screen, "(1)")
+
+
+async def test_the_bots_connection_is_told_for_each_platform(screen: Screen, discord_bot: DiscordBot) -> None:
+    await sees(screen, "○ Slack not connected yet", "● Discord connected")
+
+
+async def test_a_talk_on_discord(screen: Screen, server: DiscordSandbox, discord_bot: DiscordBot) -> None:
+    await enter(screen, "/discord")
+    await enter(screen, "/channel general")
+    await enter(screen, "@parley why?")
+    heard = await discord_bot.next_message()
+    await heard.reply("**So** it is")
+    await sees(screen, "╭ ada: @parley why?", "parley APP", "So it is")
+    await screen.press("ctrl+t")
+    await sees(screen, "ada → #general, thread “**So** it is”")
+    await enter(screen, "I see")
+    await discord_bot.next_message()
+    await sees(screen, "↳ **So** it is", "I see")
+    assert len(server.threads("general")) == 1
+
+
+async def test_a_deferred_answer_to_a_command_is_thinking_and_then_there(
+    screen: Screen, discord_bot: DiscordBot
+) -> None:
+    await enter(screen, "/discord")
+    await enter(screen, "/ask the weather")
+    await sees(screen, "parley is thinking…", "only visible to you")
+    discord_bot.answers.set()
+    await sees(screen, "About the weather", "only visible to you")
+    await does_not_see(screen, "parley is thinking…")
+
+
+async def test_a_post_is_gone_along_with_once_the_bot_answers_in_it(screen: Screen, discord_bot: DiscordBot) -> None:
+    await enter(screen, "/discord")
+    await enter(screen, "/channel ideas")
+    await sees(screen, "Begin a post: @parley")
+    await enter(screen, "@parley paint it blue")
+    heard = await discord_bot.next_message()
+    await heard.channel.send("Blue it is")
+    await sees(screen, "ada → #ideas, thread “", "Blue it is")
+
+
+async def test_direct_messages_of_discord_have_no_threads(screen: Screen, discord_bot: DiscordBot) -> None:
+    await enter(screen, "/discord")
+    await enter(screen, "hello")
+    await sees(screen, "hello")
+    await screen.press("ctrl+t")
+    await sees(screen, "There are no threads in the direct messages of Discord.", "ada → @parley ─")
 
 
 @pytest.mark.parametrize("keys", [["ctrl+c"], ["ctrl+d"], [*"/quit", "enter"]])

@@ -11,10 +11,12 @@ import pytest
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from sandbox.terminal import run_terminal
+from sandbox.terminal.discord import DiscordPlatform
 from sandbox.terminal.lines import read_lines, run_lines
 from sandbox.terminal.replies import Pace
 from sandbox.terminal.slack import SlackPlatform
-from tests.sandbox.terminal.conftest import Bot
+from sandbox.terminal.view import Platform
+from tests.sandbox.terminal.conftest import Bot, DiscordBot
 
 QUICK = Pace(quiet=0.1, longest_quiet=0.2, patience=2, limit=10)
 
@@ -24,12 +26,15 @@ async def each(*lines: str) -> AsyncIterator[str]:
         yield f"{line}\n"
 
 
-async def written(slack: SlackSandbox, *lines: str) -> list[str]:
+async def written(slack: SlackSandbox, *lines: str, server: DiscordSandbox | None = None) -> list[str]:
     """What is written for the lines, with each message's id as the place where it first stands."""
     out = io.StringIO()
-    await run_lines([SlackPlatform(slack)], each(*lines), out, pace=QUICK)
+    platforms: list[Platform] = [SlackPlatform(slack)]
+    if server is not None:
+        platforms.append(DiscordPlatform(server))
+    await run_lines(platforms, each(*lines), out, pace=QUICK)
     ids: dict[str, str] = {}
-    named = re.sub(r"\d+\.\d{6}", lambda found: ids.setdefault(found[0], str(len(ids) + 1)), out.getvalue())
+    named = re.sub(r"\d+\.\d{6}|\d{17,}", lambda found: ids.setdefault(found[0], str(len(ids) + 1)), out.getvalue())
     return named.splitlines()
 
 
@@ -102,6 +107,80 @@ async def test_reactions_and_deletions_are_lines_too(slack: SlackSandbox, answer
     ]
 
 
+async def test_on_discord_it_is_the_same(server: DiscordSandbox, slack: SlackSandbox, discord_bot: DiscordBot) -> None:
+    async def answer() -> None:
+        message = await discord_bot.next_message()
+        reply = await message.reply("Thinking")
+        await reply.edit(content="Good\nmorning")
+        discord_bot.answers.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(answer())
+        lines = await written(
+            slack,
+            "/discord",
+            "/channel general",
+            "@parley hello",
+            "/wait",
+            "/thread last",
+            "/ask the time",
+            server=server,
+        )
+    assert lines == [
+        "[Discord #general 1 ada] @parley hello",
+        "[Discord #general 2 parley in reply to 1] Thinking",
+        "[Discord #general 2 parley updated] Good ⏎ morning",
+        "[Discord #general/1 3 parley only visible to ada] parley is thinking…",
+        "[Discord #general/1 3 parley only visible to ada updated] About the time",
+    ]
+
+
+async def test_an_answer_that_discord_says_is_yet_to_come_is_waited_for(
+    server: DiscordSandbox, slack: SlackSandbox, discord_bot: DiscordBot
+) -> None:
+    async def answer() -> None:
+        await server.wait_for(lambda: server.messages(server.open_dm("ada")))
+        await asyncio.sleep(2 * QUICK.quiet)  # longer than what stands still is waited for
+        discord_bot.answers.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(answer())
+        lines = await written(slack, "/discord", "/ask", server=server)
+    assert lines[-1] == "[Discord dm ada 1 parley only visible to ada updated] About nothing"
+
+
+async def test_one_goes_from_platform_to_platform(
+    slack: SlackSandbox, server: DiscordSandbox, answering: Bot, discord_bot: DiscordBot
+) -> None:
+    lines = await written(
+        slack,
+        "/channel random",
+        "one",
+        "/discord",
+        "/as grace",
+        "two",
+        "/slack",
+        "three",
+        "/discord",
+        "four",
+        "/quit",
+        server=server,
+    )
+    assert lines == [
+        "[Slack #random 1 ada] one",
+        "[Discord dm grace 2 grace] two",
+        "[Slack #random 3 ada] three",
+        "[Discord dm grace 4 grace] four",
+    ]
+
+
+async def test_who_speaks_on_one_platform_alone_does_not_wait_for_the_other(
+    slack: SlackSandbox, server: DiscordSandbox, answering: Bot
+) -> None:
+    async with asyncio.timeout(5):
+        assert await written(slack, "/channel random", "one", server=server) == ["[Slack #random 1 ada] one"]
+
+
 async def test_a_wrong_name_is_answered_with_the_right_ones(slack: SlackSandbox, answering: Bot) -> None:
     lines = await written(slack, "/as nobody", "/channel nowhere", "/thread last", "/thread 1.5")
     assert lines == [
@@ -135,7 +214,7 @@ async def test_lines_are_read_from_a_pipe_as_they_come() -> None:
 
 async def test_without_a_terminal_the_standard_streams_are_lines(
     slack: SlackSandbox,
-    discord: DiscordSandbox,
+    server: DiscordSandbox,
     answering: Bot,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -145,7 +224,7 @@ async def test_without_a_terminal_the_standard_streams_are_lines(
     script.write_text("/channel general\n@parley hello\n/wait\n/quit\n")
     with script.open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        await run_terminal(slack, discord, notices=["This is the sandbox."])
+        await run_terminal(slack, server, notices=["This is the sandbox."])
     first, *_, last = capsys.readouterr().out.splitlines()
     assert first == "This is the sandbox."
     assert last.endswith("parley updated] Good ⏎ morning")

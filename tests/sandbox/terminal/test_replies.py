@@ -88,6 +88,18 @@ async def test_an_ephemeral_answer_is_complete(replies: Replies) -> None:
     assert not replies.in_flight
 
 
+async def test_what_the_platform_calls_pending_is_in_flight_until_it_comes_or_goes(replies: Replies) -> None:
+    thinking = replace(message("2", "parley is thinking…", bot=True), pending=True, only_for="U1")
+    other = replace(thinking, id="3", only_for=None)
+    replies.note(Happening(Kind.POSTED, thinking))
+    replies.note(Happening(Kind.POSTED, other))
+    assert replies.in_flight
+    replies.note(grown(replace(thinking, pending=False), "done"))
+    assert replies.in_flight
+    replies.note(Happening(Kind.DELETED, other))
+    assert not replies.in_flight
+
+
 async def test_a_reply_that_grows_slowly_is_waited_for(replies: Replies) -> None:
     replies.ask(message("1", "hello"), addressed=True)
     reply = message("2", "Thinking", bot=True, thread="1")
