@@ -89,16 +89,22 @@ async def test_a_token_that_slack_does_not_take_stops_the_start(tmp_path: Path, 
 
 
 async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(tmp_path: Path) -> None:
-    async with ScriptedOpenAI([[Say("Hello from the model.", pieces=4, pace=0.5)]]) as model:
+    async with ScriptedOpenAI(
+        [[Say(f"Hello from the {n} model.", pieces=4, pace=0.5)] for n in ("one", "two")]
+    ) as model:
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url}
-        code, said = await Program(tmp_path, settings).finish("run", typed="hello\n", within=60)
-    first, *_, last = said.splitlines()
+        typed = "hello\n/wait\n/discord\nhello again\n"
+        code, said = await Program(tmp_path, settings).finish("run", typed=typed, within=60)
     assert code == 0, said
-    assert first.startswith("No SLACK_BOT_TOKEN and SLACK_APP_TOKEN: starting the sandbox")
-    assert any(line.endswith("ada] hello") for line in said.splitlines())
-    assert any(line.endswith("parley] …") for line in said.splitlines())
-    assert last.endswith("Hello from the model.")
-    assert last.count("Hello") == 1
+    first, _, _, _, *lines = said.splitlines()
+    assert first.endswith("starting the sandbox, a Slack and a Discord on this machine.")
+    slack = [line for line in lines if line.startswith("[Slack dm ada")]
+    discord = [line for line in lines if line.startswith("[Discord dm ada")]
+    assert slack + discord == lines
+    for (question, *answer), asked, number in ((slack, "hello", "one"), (discord, "hello again", "two")):
+        assert question.endswith(f"ada] {asked}")
+        assert answer[0].endswith("] …")
+        assert answer[-1].endswith(f"parley updated] Hello from the {number} model.")
 
 
 @pytest.mark.local_model
