@@ -1,21 +1,26 @@
-"""The bot as its users have it: a process of its own, Slack's real client in it, and a Slack on this machine."""
+"""The bot as its users have it: a process with the platforms' real clients in it, and the platforms on this machine."""
 
 import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
-from sandbox.models import Script, ScriptedOpenAI
+from sandbox.discord import DiscordSandbox
+from sandbox.models import Asked, Fail, ScriptedOpenAI, Turn
 from sandbox.slack import SlackSandbox
-from sandbox.slack.workspace import Channel, Message
+from tests.acceptance.platforms import Discord, Platform, Shown, Slack, Talk
 
 #: Settings of whoever runs the tests, which must not reach the bot.
 FOREIGN = (
     "SLACK_",
+    "DISCORD_",
     "OPENAI_",
     "ANTHROPIC_",
     "GOOGLE_",
@@ -83,61 +88,72 @@ class Program:
             await self._process.wait()
 
 
-class Workspace:
-    """A Slack with the bot in it."""
+class Bot:
+    """The bot on the platforms that it was started for, with a model that does as it is told.
 
-    def __init__(self, slack: SlackSandbox, program: Program) -> None:
-        self.slack = slack
+    Attributes:
+        answer: what the model answers, until a test says otherwise.
+    """
+
+    def __init__(self, program: Program, platforms: Sequence[Platform]) -> None:
         self.program = program
+        self.platforms = platforms
+        self.answer: Callable[[Asked], Turn] = _nothing
 
-    @property
-    def mention(self) -> str:
-        return f"<@{self.slack.bot_user_id}>"
-
-    async def started(self) -> None:
-        """The bot is started, and hears."""
+    async def start(self) -> None:
         await self.program.start()
         await self.connected()
 
     async def connected(self) -> None:
         try:
-            await self.slack.wait_connected(30)
+            for platform in self.platforms:
+                await platform.wait_for(partial(_is_connected, platform), timeout=30)
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.program.log}") from None
 
-    def replies(self, root: Message) -> list[Message]:
-        """What the bot says in the thread of `root`."""
-        thread = self.slack.messages(root.channel, thread_ts=root.thread_ts or root.ts)
-        return [message for message in thread if message.user == self.slack.bot_user_id]
+    async def disconnected(self) -> None:
+        for platform in self.platforms:
+            await platform.wait_for(partial(_is_gone, platform), timeout=30)
 
-    async def reply(self, root: Message, is_it: Callable[[str], bool], *, within: float = 20) -> Message:
-        """The newest reply in the thread of `root`, once it says what is waited for."""
+    async def everywhere(self, scenario: Callable[[Platform], Awaitable[None]]) -> None:
+        """Play a scenario on every platform, at the same time."""
+        await asyncio.gather(*map(scenario, self.platforms))
 
-        def found() -> Message | None:
-            replies = self.replies(root)
+    async def reply(self, platform: Platform, talk: Talk, is_it: Callable[[str], bool]) -> Shown:
+        """The newest reply, once it says what is waited for."""
+
+        def found() -> Shown | None:
+            replies = talk.replies()
             return replies[-1] if replies and is_it(replies[-1].text) else None
 
         try:
-            message = await self.slack.wait_for(found, timeout=within)
+            shown = await platform.wait_for(found, timeout=20)
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.program.log[-4000:]}") from None
-        assert message is not None
-        return message
+        assert shown is not None
+        return shown
 
-    async def ask(
-        self,
-        text: str,
-        says: str,
-        *,
-        user: str = "ada",
-        channel: Channel | str = "general",
-        under: Message | None = None,
-    ) -> Message:
-        """Say `text` to the bot and wait until its reply is `says`; the message that was said."""
-        where, thread = (under.channel, under.thread_ts or under.ts) if under else (channel, None)
-        root = await self.slack.say(user, where, f"{self.mention} {text}", thread_ts=thread)
-        await self.reply(root, lambda shown: shown == says)
-        return root
+    async def ask(self, platform: Platform, talk: Talk, text: str, says: str, *, user: str = "ada") -> Shown:
+        """Say `text` to the bot and wait until its reply is `says`."""
+        before = len(talk.replies())
+        await talk.say(text, user=user)
+        await platform.wait_for(lambda: len(talk.replies()) > before, timeout=20)
+        return await self.reply(platform, talk, lambda shown: shown == says)
+
+
+def _is_connected(platform: Platform) -> bool:
+    return platform.is_connected
+
+
+def _is_gone(platform: Platform) -> bool:
+    return not platform.is_connected
+
+
+def _nothing(_asked: Asked) -> Turn:
+    return Fail(400, "no test has told the model what to say")
+
+
+Start = Callable[..., Awaitable[Bot]]
 
 
 @pytest.fixture
@@ -146,35 +162,43 @@ async def slack() -> AsyncIterator[SlackSandbox]:
         yield sandbox
 
 
-Start = Callable[..., "asyncio.Future[Workspace]"]
+@pytest.fixture
+async def discord() -> AsyncIterator[DiscordSandbox]:
+    async with DiscordSandbox() as sandbox:
+        yield sandbox
+
+
+async def _started(
+    stack: AsyncExitStack, folder: Path, platforms: Sequence[Platform], settings: Mapping[str, str]
+) -> Bot:
+    def answer(asked: Asked) -> Turn:
+        return bot.answer(asked)
+
+    model = await stack.enter_async_context(ScriptedOpenAI(answer))
+    places = {name: value for platform in platforms for name, value in platform.settings.items()}
+    scripted = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url}
+    bot = Bot(Program(folder, {**places, **scripted, **settings}), platforms)
+    stack.push_async_callback(bot.program.aclose)
+    await bot.start()
+    return bot
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def everyday(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bot]:
+    """One bot on both platforms, for all scenarios in which it just lives."""
+    async with AsyncExitStack() as stack:
+        slack = await stack.enter_async_context(SlackSandbox())
+        discord = await stack.enter_async_context(DiscordSandbox())
+        folder = tmp_path_factory.mktemp("bot")
+        yield await _started(stack, folder, [Slack(slack), Discord(discord)], {})
 
 
 @pytest.fixture
-async def start(slack: SlackSandbox, tmp_path: Path) -> AsyncIterator[Callable[..., object]]:
-    """Starts the bot in the sandbox with a scripted model, or with the settings that are given."""
-    programs: list[Program] = []
-    models: list[ScriptedOpenAI] = []
+async def start(slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts a bot of its own on both platforms, for a scenario in which it ends."""
+    async with AsyncExitStack() as stack:
 
-    async def begin(script: Script | None = None, **settings: str) -> Workspace:
-        if script is not None:
-            models.append(await ScriptedOpenAI(script).__aenter__())
-            settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": models[-1].base_url, **settings}
-        program = Program(
-            tmp_path,
-            {
-                "SLACK_API_URL": slack.api_url,
-                "SLACK_BOT_TOKEN": slack.bot_token,
-                "SLACK_APP_TOKEN": slack.app_token,
-                **settings,
-            },
-        )
-        programs.append(program)
-        workspace = Workspace(slack, program)
-        await workspace.started()
-        return workspace
+        async def begin(**settings: str) -> Bot:
+            return await _started(stack, tmp_path, [Slack(slack), Discord(discord)], settings)
 
-    yield begin
-    for program in programs:
-        await program.aclose()
-    for model in models:
-        await model.__aexit__(None, None, None)
+        yield begin

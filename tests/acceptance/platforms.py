@@ -1,0 +1,229 @@
+"""A Slack and a Discord on this machine, in the words that a scenario has for both."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from sandbox.discord import Channel as DiscordPlace
+from sandbox.discord import DiscordSandbox
+from sandbox.discord import Message as DiscordMessage
+from sandbox.slack import Message as SlackMessage
+from sandbox.slack import SlackSandbox
+
+T = TypeVar("T")
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A message of the bot: each text that it had, whom they called, and the last of them."""
+
+    versions: tuple[str, ...]
+    pings: frozenset[str]
+
+    @property
+    def text(self) -> str:
+        return self.versions[-1]
+
+
+class Talk(Protocol):
+    """One conversation with the bot: a session of its own."""
+
+    async def say(self, text: str, *, user: str = "ada", files: Sequence[str] = (), called: bool = True) -> Any:
+        """Say something; in a channel with the bot's name before it, if it is to be `called`."""
+
+    async def reset(self) -> str:
+        """Give the slash command; what the person is told."""
+
+    def replies(self) -> list[Shown]:
+        """What the bot says here, oldest first."""
+
+    def receipts(self) -> int:
+        """How many reactions stand on what was said."""
+
+
+class Platform(Protocol):
+    name: str
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the bot needs to come here."""
+
+    def mention(self, user: str) -> str: ...
+
+    def talk(self) -> Talk:
+        """A new conversation in a channel."""
+
+    def direct(self, user: str) -> Talk:
+        """A new conversation in direct messages."""
+
+    async def thread(self) -> Talk:
+        """A new conversation in a thread."""
+
+    async def noise(self) -> None:
+        """All that is said around the bot and not to it."""
+
+    @property
+    def said_by_the_bot(self) -> int:
+        """How many messages it has posted."""
+
+    @property
+    def is_connected(self) -> bool: ...
+
+    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
+        ...
+
+
+class SlackTalk:
+    def __init__(self, slack: SlackSandbox, channel: str, *, direct: bool = False) -> None:
+        self._slack = slack
+        self._channel = channel
+        self._prefix = "" if direct else f"<@{slack.bot_user_id}> "
+        self._root: SlackMessage | None = None
+
+    async def say(
+        self, text: str, *, user: str = "ada", files: Sequence[str] = (), called: bool = True
+    ) -> SlackMessage:
+        text = f"{self._prefix if called else ''}{text}"
+        root = self._root.ts if self._root else None
+        said = await self._slack.say(user, self._channel, text, thread_ts=root, files=files)
+        self._root = self._root or said
+        return said
+
+    async def reset(self) -> str:
+        (seen,) = await self._slack.command("ada", self._channel, "/reset")
+        return seen.text
+
+    def replies(self) -> list[Shown]:
+        return [_shown(message) for message in self._thread() if message.user == self._slack.bot_user_id]
+
+    def receipts(self) -> int:
+        return sum(len(message.reactions) for message in self._thread())
+
+    def _thread(self) -> list[SlackMessage]:
+        return self._slack.messages(self._channel, thread_ts=self._root.ts) if self._root else []
+
+
+class Slack:
+    name = "slack"
+
+    def __init__(self, slack: SlackSandbox) -> None:
+        self.sandbox = slack
+        self.wait_for = slack.wait_for
+
+    @property
+    def settings(self) -> dict[str, str]:
+        slack = self.sandbox
+        return {
+            "SLACK_API_URL": slack.api_url,
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_APP_TOKEN": slack.app_token,
+        }
+
+    def mention(self, user: str) -> str:
+        return f"<@{self.sandbox.people[user].id}>"
+
+    def talk(self) -> SlackTalk:
+        """A thread of a channel of its own, so that no talk uses up another one's limits."""
+        return SlackTalk(self.sandbox, self.sandbox.add_channel(f"talk-{next(_numbers)}").id)
+
+    def direct(self, user: str) -> SlackTalk:
+        return SlackTalk(self.sandbox, self.sandbox.open_dm(user).id, direct=True)
+
+    async def thread(self) -> SlackTalk:
+        return self.talk()
+
+    async def noise(self) -> None:
+        slack, mention = self.sandbox, f"<@{self.sandbox.bot_user_id}>"
+        said = await slack.say("ada", "general", "good morning")
+        await slack.say("grace", "general", "morning", thread_ts=said.ts)
+        await slack.bot_says("robot", "general", f"{mention} beep")
+        await slack.edit("ada", said, f"{mention} good morning")
+
+    @property
+    def said_by_the_bot(self) -> int:
+        return sum(call.method == "chat.postMessage" for call in self.sandbox.calls)
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self.sandbox.connected)
+
+
+class DiscordTalk:
+    def __init__(self, discord: DiscordSandbox, place: DiscordPlace) -> None:
+        self._discord = discord
+        self._place = place
+
+    async def say(
+        self, text: str, *, user: str = "ada", files: Sequence[str] = (), called: bool = True
+    ) -> DiscordMessage:
+        mention = f"<@{self._discord.bot_id}> " if called and not self._place.is_dm else ""
+        contents = dict.fromkeys(files, b"content")
+        return await self._discord.say(user, self._place, f"{mention}{text}", files=contents)
+
+    async def reset(self) -> str:
+        seen = await self._discord.command("ada", self._place, "/reset")
+        await self._discord.wait_for(lambda: seen and not seen[0].loading)
+        assert seen[0].ephemeral_to == self._discord.people["ada"]
+        return seen[0].text
+
+    def replies(self) -> list[Shown]:
+        return [
+            _shown(message)
+            for message in self._discord.messages(self._place)
+            if message.author.id == self._discord.bot_id and message.ephemeral_to is None
+        ]
+
+    def receipts(self) -> int:
+        return sum(len(message.reactions) for message in self._discord.messages(self._place))
+
+
+class Discord:
+    name = "discord"
+
+    def __init__(self, discord: DiscordSandbox) -> None:
+        self.sandbox = discord
+        self.wait_for = discord.wait_for
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {"DISCORD_API_URL": self.sandbox.api_url, "DISCORD_BOT_TOKEN": self.sandbox.bot_token}
+
+    def mention(self, user: str) -> str:
+        return f"<@{self.sandbox.people[user].id}>"
+
+    def talk(self) -> DiscordTalk:
+        return DiscordTalk(self.sandbox, self.sandbox.add_channel(f"talk-{next(_numbers)}"))
+
+    def direct(self, user: str) -> DiscordTalk:
+        return DiscordTalk(self.sandbox, self.sandbox.open_dm(user))
+
+    async def thread(self) -> DiscordTalk:
+        root = await self.sandbox.say("ada", "general", "a root")
+        return DiscordTalk(self.sandbox, await self.sandbox.start_thread("ada", root, f"thread {next(_numbers)}"))
+
+    async def noise(self) -> None:
+        discord, mention = self.sandbox, f"<@{self.sandbox.bot_id}>"
+        said = await discord.say("ada", "general", "good morning")
+        await discord.say("grace", "general", "morning", reply_to=said)
+        await discord.bot_says("robot", "general", f"{mention} beep")
+        await discord.bot_says("hook", "general", f"{mention} beep", webhook=True)
+        await discord.edit("ada", said, f"{mention} good morning")
+        await discord.pin("ada", said)
+        await discord.join(f"guest-{next(_numbers)}")
+        await discord.start_post("ada", "ideas", f"post {next(_numbers)}", "what if")
+
+    @property
+    def said_by_the_bot(self) -> int:
+        return sum(call.route == "POST /channels/{channel}/messages" for call in self.sandbox.calls)
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self.sandbox.connected)
+
+
+def _shown(message: SlackMessage | DiscordMessage) -> Shown:
+    pings = frozenset[str]().union(*(version.pings for version in message.versions))
+    return Shown(tuple(version.text for version in message.versions), pings)

@@ -1,0 +1,152 @@
+"""What a team member sees when the bot is stopped, killed and started anew; on both platforms at the same time."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import pytest
+
+from channels import words
+from sandbox.models import Asked, Call, Pause, Say, ScriptedAnthropic, ScriptedGemini, Turn
+from tests.acceptance.conftest import Bot, Start
+from tests.acceptance.platforms import Platform, Talk
+from tests.acceptance.test_conversation import memory
+
+
+def talks(bot: Bot) -> dict[Platform, Talk]:
+    return {platform: platform.talk() for platform in bot.platforms}
+
+
+async def test_what_is_remembered_and_what_is_forgotten_outlives_the_process(start: Start) -> None:
+    bot = await start()
+    bot.answer = memory
+    kept, forgotten = talks(bot), talks(bot)
+
+    async def before(platform: Platform) -> None:
+        await bot.ask(platform, kept[platform], "remember red", "Noted.")
+        await bot.ask(platform, forgotten[platform], "remember blue", "Noted.")
+        await bot.ask(platform, forgotten[platform], "reset", words.RESET_DONE)
+
+    async def after(platform: Platform) -> None:
+        await bot.ask(platform, kept[platform], "what do you know", "I know: red")
+        await bot.ask(platform, forgotten[platform], "what do you know", "I know: nothing")
+
+    await bot.everywhere(before)
+    assert await bot.program.end(signal.SIGTERM) == 0
+    await bot.start()
+    await bot.everywhere(after)
+
+
+async def test_a_stop_in_mid_answer_lets_it_finish(start: Start) -> None:
+    bot = await start()
+    bot.answer = lambda _asked: Say("It takes a moment to say all of this.", pieces=10, pace=0.2)
+    here = talks(bot)
+
+    async def scenario(platform: Platform) -> None:
+        await here[platform].say("hi")
+        await bot.reply(platform, here[platform], lambda text: text.startswith("It"))
+
+    await bot.everywhere(scenario)
+    assert await bot.program.end(signal.SIGTERM) == 0
+    for talk in here.values():
+        assert [reply.text for reply in talk.replies()] == ["It takes a moment to say all of this."]
+
+
+async def test_a_stop_that_cannot_wait_closes_the_answer_with_a_word(start: Start) -> None:
+    bot = await start(STOP_SECONDS="1")
+    bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
+    here = talks(bot)
+
+    async def scenario(platform: Platform) -> None:
+        await here[platform].say("hi")
+        await bot.reply(platform, here[platform], lambda text: text.startswith("A beginning"))
+
+    await bot.everywhere(scenario)
+    assert await bot.program.end(signal.SIGINT) == 0
+    for talk in here.values():
+        assert [reply.text for reply in talk.replies()] == [f"A beginning\n\n{words.INTERRUPTED}"]
+
+
+async def test_a_tool_that_never_returns_holds_up_neither_the_others_nor_the_end(start: Start, tmp_path: Path) -> None:
+    source = """
+import time
+from core.tools import Tool
+def function() -> str:
+    "Never returns."
+    time.sleep(3600)
+handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
+"""
+    (tmp_path / "endless.py").write_text(source)
+    bot = await start(TOOLS="endless:function,endless:handler", STOP_SECONDS="1")
+    bot.answer = lambda asked: [Call("function"), Call("handler")] if "go" in asked.text else "Here."
+    here = talks(bot)
+
+    async def scenario(platform: Platform) -> None:
+        await here[platform].say("go")
+        await bot.reply(platform, here[platform], lambda text: text.startswith("_Using"))
+        await bot.ask(platform, platform.talk(), "still there?", "Here.")
+
+    await bot.everywhere(scenario)
+    assert await bot.program.end(signal.SIGTERM, within=15) == 0
+    for talk in here.values():
+        assert [reply.text for reply in talk.replies()] == [words.INTERRUPTED]
+
+
+async def test_a_second_ctrl_c_ends_the_program_at_once(start: Start) -> None:
+    bot = await start()
+    bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
+    here = talks(bot)
+
+    async def scenario(platform: Platform) -> None:
+        await here[platform].say("hi")
+        await bot.reply(platform, here[platform], lambda text: text.startswith("A beginning"))
+
+    await bot.everywhere(scenario)
+    ending = asyncio.create_task(bot.program.end(signal.SIGINT))
+    await bot.disconnected()
+    await bot.program.end(signal.SIGINT, within=5)
+    await ending
+
+
+async def test_what_a_killed_process_left_is_answered_by_the_next_one(start: Start) -> None:
+    bot = await start()
+    bot.answer = lambda asked: [Say("Beginning"), Pause(60.0)] if "first" in asked.text else "The second answer."
+    here = talks(bot)
+
+    async def before(platform: Platform) -> None:
+        await here[platform].say("first")
+        await bot.reply(platform, here[platform], lambda text: text.startswith("Beginning"))
+        await here[platform].say("second")
+        await platform.wait_for(here[platform].receipts)
+
+    async def after(platform: Platform) -> None:
+        await bot.reply(platform, here[platform], lambda text: text == "The second answer.")
+
+    await bot.everywhere(before)
+    await bot.program.end(signal.SIGKILL)
+    await bot.disconnected()
+    await bot.start()
+    await bot.everywhere(after)
+    for talk in here.values():
+        assert [reply.text for reply in talk.replies()] == [words.INTERRUPTED, "The second answer."]
+
+
+@pytest.mark.parametrize(
+    ("server", "vendor", "model"),
+    [(ScriptedGemini, "GOOGLE", "gemini-test"), (ScriptedAnthropic, "ANTHROPIC", "anthropic/test")],
+)
+async def test_each_vendor_answers_through_its_own_wire(
+    start: Start, server: type[ScriptedGemini | ScriptedAnthropic], vendor: str, model: str
+) -> None:
+    def script(asked: Asked) -> Turn:
+        call = Call("current_time", {"timezone": "Asia/Seoul"}, id="call_1")
+        return [Say("It is late.", pieces=3)] if asked.results else [Say("Let me look. ", pieces=3), call]
+
+    async with server(script) as scripted:
+        address = {f"{vendor}_API_KEY": "sk-test-key", f"{vendor}_BASE_URL": scripted.base_url}
+        bot = await start(MODEL=model, **address)
+
+        async def scenario(platform: Platform) -> None:
+            await bot.ask(platform, platform.talk(), "what time is it?", "Let me look. \n\nIt is late.")
+
+        await bot.everywhere(scenario)
