@@ -37,7 +37,7 @@ from core.errors import (
 )
 from core.models.calls import read_call
 from core.models.conversation import REDACTED, body
-from core.models.faults import retry_after, status_error, told
+from core.models.faults import reading, retry_after, status_error, told
 from core.models.provider import Done, ProviderEvent, Request, Text, Thought, ToolCall, Usage
 
 _FINISHES = {
@@ -84,7 +84,8 @@ class AnthropicProvider:
 
     async def _events(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
         answer = _Answer()
-        async with await self._client.messages.create(**body(request), stream=True) as chunks:
+        chunks = await self._client.messages.create(**body(request), stream=True)
+        async with reading(self.name), chunks:
             while not answer.is_whole:
                 chunk = await anext(chunks, None)
                 if chunk is None:
@@ -106,24 +107,28 @@ class _Answer:
         self._usages: list[StartUsage | MessageDeltaUsage] = []
 
     def hear(self, chunk: RawMessageStreamEvent) -> ProviderEvent | None:
-        """Take in a chunk; what it lets pass on at once is returned."""
+        """Take in a chunk; what it lets pass on at once is returned.
+
+        Anthropic: there may be new kinds of everything, which are no errors. The SDK makes of such a one some kind
+        that it knows; what it is in truth stands in `type`.
+        """
         match chunk:
-            case RawMessageStartEvent():
+            case RawMessageStartEvent(type="message_start"):
                 self._usages.append(chunk.message.usage)
-            case RawContentBlockStartEvent(content_block=ToolUseBlock() as block):
+            case RawContentBlockStartEvent(content_block=ToolUseBlock(type="tool_use") as block):
                 self._calls[chunk.index] = block, []
-            case RawContentBlockStartEvent(content_block=RedactedThinkingBlock(data=data)):
+            case RawContentBlockStartEvent(content_block=RedactedThinkingBlock(type="redacted_thinking", data=data)):
                 return Thought("", REDACTED + data.encode())
-            case RawContentBlockStartEvent(content_block=TextBlock(text=text)) if text:
+            case RawContentBlockStartEvent(content_block=TextBlock(type="text", text=text)) if text:
                 return Text(text)
             case RawContentBlockDeltaEvent(delta=InputJSONDelta(partial_json=piece)) if chunk.index in self._calls:
                 self._calls[chunk.index][1].append(piece)
             case RawContentBlockDeltaEvent(delta=delta):
                 return _heard(delta)
-            case RawMessageDeltaEvent():
+            case RawMessageDeltaEvent(type="message_delta"):
                 self._stop_reason = chunk.delta.stop_reason or self._stop_reason
                 self._usages.append(chunk.usage)
-            case RawMessageStopEvent():
+            case RawMessageStopEvent(type="message_stop"):
                 self.is_whole = True
         return None
 
@@ -164,11 +169,11 @@ class _Answer:
 
 def _heard(delta: Any) -> ProviderEvent | None:
     match delta:
-        case TextDelta(text=text):
+        case TextDelta(type="text_delta", text=text):
             return Text(text)
-        case ThinkingDelta(thinking=thinking):
+        case ThinkingDelta(type="thinking_delta", thinking=thinking):
             return Thought(thinking)
-        case SignatureDelta(signature=signature):
+        case SignatureDelta(type="signature_delta", signature=signature):
             return Thought("", signature.encode())
     return None
 
@@ -181,8 +186,6 @@ def _named(error: Exception, model: str) -> ProviderError:
             return _status_named(error, model)
         case anthropic.APIConnectionError() | httpx2.HTTPError():  # in a stream, the SDK lets these through
             return ProviderUnavailableError(f"anthropic cannot be reached ({type(error).__name__})")
-        case json.JSONDecodeError():
-            return ProviderUnavailableError("anthropic answered with what is not JSON")
         case _:
             return ProviderRequestError(f"anthropic cannot be asked this ({type(error).__name__})")
 

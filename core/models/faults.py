@@ -1,7 +1,7 @@
 """How a vendor's stream fails, and what an HTTP status means to us; no vendor's own words get into the message."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from time import time
@@ -31,8 +31,20 @@ async def told(
         return
     except Exception as error:
         failure = named(error)
-        failure.__cause__ = error
+        if failure is not error:
+            failure.__cause__ = error
     yield Failed(failure)
+
+
+@asynccontextmanager
+async def reading(provider: str, *, begun: Callable[[], bool] = lambda: True) -> AsyncGenerator[None, None]:
+    """While `provider`'s answer is read, once that has `begun`: what breaks on it is its fault, not the request's."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        if not begun():
+            raise
+        raise ProviderUnavailableError(f"{provider} answered with what makes no sense") from error
 
 
 def status_error(provider: str, model: str, status: int, *, retry_after: float | None = None) -> ProviderError:

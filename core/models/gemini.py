@@ -22,7 +22,7 @@ from core.errors import (
     ProviderStalledError,
     ProviderUnavailableError,
 )
-from core.models.faults import status_error, told
+from core.models.faults import reading, status_error, told
 from core.models.messages import fenced, safe_name
 from core.models.provider import (
     Done,
@@ -80,8 +80,9 @@ class GeminiProvider:
             finish: types.FinishReason | None = None
             usage = Usage()
             while True:
-                with _noting(responses):
-                    chunk = await anext(chunks, None)
+                async with reading(self.name, begun=lambda: bool(responses)):
+                    with _noting(responses):
+                        chunk = await anext(chunks, None)
                 if chunk is None:
                     break
                 if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason is not None:
@@ -239,8 +240,6 @@ def _named(error: Exception, model: str) -> ProviderError:
             return status_error("gemini", model, status, retry_after=_retry_after(details))
         case httpx.HTTPError():
             return ProviderUnavailableError(f"gemini cannot be reached ({type(error).__name__})")
-        case errors.UnknownApiResponseError():
-            return ProviderUnavailableError("gemini answered with what is not JSON")
         case _:
             return ProviderRequestError(f"gemini cannot be asked this ({type(error).__name__})")
 

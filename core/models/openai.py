@@ -22,7 +22,7 @@ from core.errors import (
 )
 from core.models.calls import read_call
 from core.models.completions import body
-from core.models.faults import retry_after, status_error, told, unknown_model
+from core.models.faults import reading, retry_after, status_error, told, unknown_model
 from core.models.provider import Done, ProviderEvent, Request, Text, Thought, ToolCall, Usage
 
 #: Seconds that the usage may come after the model has finished.
@@ -34,6 +34,15 @@ _FINISHES = {
     "function_call": types.FinishReason.STOP,
     "length": types.FinishReason.MAX_TOKENS,
     "content_filter": types.FinishReason.SAFETY,
+}
+
+#: By the code or the type of an error.
+_STATUSES = {
+    "invalid_request_error": 400,
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "requests": 429,
+    "tokens": 429,
 }
 
 
@@ -83,7 +92,7 @@ class OpenAIProvider:
         calls = _Calls()
         finish: str | None = None
         usage = Usage()
-        async with chunks:
+        async with reading(self.name), chunks:
             while True:
                 try:
                     async with asyncio.timeout(None if finish is None else _USAGE_SECONDS):
@@ -115,19 +124,22 @@ class OpenAIProvider:
             case openai.APIConnectionError():
                 return ProviderUnavailableError(f"{self.name} cannot be reached ({type(error).__name__})")
             case openai.APIError():
-                return self._stream_named(error)
-            case json.JSONDecodeError():
-                return ProviderUnavailableError(f"{self.name} answered with what is not JSON")
+                return self._stream_named(error, model)
             case _:
                 return ProviderRequestError(f"{self.name} cannot be asked this ({type(error).__name__})")
 
-    def _stream_named(self, error: openai.APIError) -> ProviderError:
-        """An error that came within a stream: it has no status, at most a code."""
-        if str(error.code) in ("rate_limit_exceeded", "429"):
-            return ProviderLimitError(f"{self.name} takes no more requests for now")
-        return ProviderUnavailableError(f"{self.name} broke off with an error")
-
     def _status_named(self, error: openai.APIStatusError, model: str) -> ProviderError:
+        wait = retry_after(error.response.headers)
+        return self._coded(error, model) or status_error(self.name, model, error.status_code, retry_after=wait)
+
+    def _stream_named(self, error: openai.APIError, model: str) -> ProviderError:
+        """An error that came within a stream has no HTTP status; not OpenAI's own: servers say one as the code."""
+        code = str(error.code)
+        status = int(code) if code.isdecimal() else _STATUSES.get(code) or _STATUSES.get(error.type or "", 500)
+        return self._coded(error, model) or status_error(self.name, model, status)
+
+    def _coded(self, error: openai.APIError, model: str) -> ProviderError | None:
+        """What OpenAI has a word of its own for."""
         match error.code:
             case "model_not_found":
                 return unknown_model(self.name, model)
@@ -141,8 +153,7 @@ class OpenAIProvider:
                 return exhausted
         if isinstance(error.body, dict) and error.body.get("type") == "exceed_context_size_error":
             return ProviderRequestError(f"the conversation is too long for {model!r}")  # llama.cpp's words
-        wait = retry_after(error.response.headers)
-        return status_error(self.name, model, error.status_code, retry_after=wait)
+        return None
 
 
 class _Calls:

@@ -317,6 +317,17 @@ async def test_each_way_to_stop_has_its_finish(anthropic_wire: Wired, reason: st
     assert done.finish is finish
 
 
+async def test_kinds_that_are_not_known_yet_are_passed_over(anthropic_wire: Wired) -> None:
+    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "hologram", "text": "no"}}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "hologram_delta", "text": "no"}}
+    anthropic_wire.server.then(
+        [Raw({"type": "weather_report"}), Raw(block), Raw(delta), Say("ok"), Raw({"type": "message_applause"})]
+    )
+    text, done = await anthropic_wire.ask()
+    assert text == Text("ok")
+    assert isinstance(done, Done)
+
+
 async def test_an_answer_that_is_not_stopped_is_not_whole(anthropic_wire: Wired) -> None:
     end = Raw({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}})
     anthropic_wire.server.then([Say("ok"), end, End()])

@@ -8,7 +8,13 @@ import pytest
 from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
-from core.errors import ContentBlockedError, ProviderAuthError, ProviderLimitError, ProviderUnavailableError
+from core.errors import (
+    ContentBlockedError,
+    ProviderAuthError,
+    ProviderLimitError,
+    ProviderRequestError,
+    ProviderUnavailableError,
+)
 from core.models.adapter import ModelAdapter
 from core.models.provider import (
     Done,
@@ -100,6 +106,35 @@ async def test_calls_that_another_model_made_are_signed_where_that_is_asked_for(
     text, *calls = gemini_wire.server.requests[0]["contents"][1]["parts"]
     assert "thoughtSignature" not in text
     assert [base64.urlsafe_b64decode(call.get("thoughtSignature", "")) for call in calls] == signatures
+
+
+async def test_signatures_go_back_as_they_came_through_the_history(gemini_wire: Wired) -> None:
+    """From the wire into ADK's history, and from there to the wire again."""
+    adapter = ModelAdapter(model="gemini-3-pro", provider=gemini_wire.provider)
+    calls = [Call("f", {"n": 1}, signature=b"call"), Call("f", {"n": 2})]
+    gemini_wire.server.then([Think("Let ", signature=None), Think("me see.", signature=b"t"), Say("Wait."), *calls])
+    question = types.UserContent("1?")
+    [answer] = [r async for r in adapter.generate_content_async(LlmRequest(contents=[question]))]
+    assert answer.content is not None
+    gemini_wire.server.then("ok")
+    contents = [question, answer.content, types.UserContent("And?")]
+    [_] = [r async for r in adapter.generate_content_async(LlmRequest(contents=contents))]
+    said = gemini_wire.server.requests[-1]["contents"][1]["parts"]
+    signatures = [base64.urlsafe_b64decode(part.get("thoughtSignature", "")) for part in said]
+    assert [(part.get("text"), part.get("thought"), "functionCall" in part) for part in said] == [
+        ("me see.", True, False),
+        ("Wait.", None, False),
+        (None, None, True),
+        (None, None, True),
+    ]
+    assert signatures == [b"t", b"", b"call", b""]
+
+
+async def test_a_request_that_cannot_be_put_together_is_no_fault_of_the_answer(gemini_wire: Wired) -> None:
+    failed = (await gemini_wire.ask(config=types.GenerateContentConfig(audio_timestamp=True)))[-1]
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, ProviderRequestError)
+    assert gemini_wire.server.requests == []
 
 
 async def test_built_in_tools_are_forwarded_beside_functions(gemini_wire: Wired) -> None:

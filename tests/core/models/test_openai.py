@@ -17,6 +17,7 @@ from core.errors import (
     ProviderError,
     ProviderLimitError,
     ProviderRequestError,
+    ProviderUnavailableError,
     UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
@@ -211,9 +212,40 @@ async def test_openais_own_codes_are_understood(openai_wire: Wired, fail: Fail, 
 
 
 @pytest.mark.parametrize(
+    ("error", "kind", "retryable"),
+    [
+        ({"code": "rate_limit_exceeded"}, ProviderLimitError, True),
+        ({"type": "tokens"}, ProviderLimitError, True),
+        ({"code": 429}, ProviderLimitError, True),
+        ({"code": "insufficient_quota", "type": "insufficient_quota"}, ProviderLimitError, False),
+        ({"code": 400}, ProviderRequestError, False),
+        ({"code": "context_length_exceeded"}, ProviderRequestError, False),
+        ({"type": "invalid_request_error"}, ProviderRequestError, False),
+        ({"type": "server_error"}, ProviderUnavailableError, True),
+        ({"code": 502}, ProviderUnavailableError, True),
+        ({}, ProviderUnavailableError, True),
+    ],
+    ids=str,
+)
+async def test_an_error_within_a_stream_is_understood_by_its_code_or_type(
+    openai_wire: Wired, error: dict[str, Any], kind: type[ProviderError], retryable: bool
+) -> None:
+    body = json.dumps({"error": {"message": "scripted failure", **error}})
+    openai_wire.server.then([Say("Hel"), Fail(500, body=body)])
+    failure = await openai_wire.failure()
+    assert type(failure) is kind
+    assert isinstance(failure, ProviderError)
+    assert failure.retryable is retryable
+    assert "scripted failure" not in str(failure)
+
+
+@pytest.mark.parametrize(
     ("headers", "seconds"),
     [
         ({"retry-after-ms": "1500"}, 1.5),
+        ({"retry-after-ms": "soon", "Retry-After": "2"}, 2.0),
+        ({"Retry-After": "-3"}, 0.0),
+        ({"Retry-After": "nan"}, None),
         ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
         ({"Retry-After": "soon"}, None),
     ],
