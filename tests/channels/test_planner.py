@@ -30,7 +30,7 @@ limits = st.sampled_from([SMALL, Limits(600, len), Limits(500, lambda text: len(
 def planned(text: str, of: Limits = SMALL) -> list[Chunk]:
     planner = Planner(of)
     planner.feed(text)
-    return list(planner.plan(Priority.TICK).chunks)
+    return list(planner.plan(Priority.FINAL).chunks)
 
 
 def open_fence(text: str) -> str:
