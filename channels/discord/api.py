@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import discord
@@ -113,6 +113,14 @@ class DiscordApi:
             await self._client.http.edit_channel(thread, archived=False)
 
         await self._call("unarchive", send, ("channel", thread), MESSAGES)
+
+    async def channel(self, channel: int) -> Any:
+        """The channel or thread of that id, as discord.py has it."""
+
+        async def send() -> Any:
+            return await self._client.fetch_channel(channel)
+
+        return await self._call("channel", send, ("channel", channel), MESSAGES)
 
     async def own_replies(self, channel: int, question: int) -> list[int]:
         """The bot's own messages that answer `question`: its first reply, the reply to that, and so on."""
