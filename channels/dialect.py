@@ -43,8 +43,12 @@ class Dialect:
         """A heading; `marks` with the space behind them."""
         return marks + text
 
+    def line(self, line: str) -> str:
+        """A line of a paragraph, a list or a quotation, before what is in it is looked at."""
+        return line
+
     def rule(self, line: str) -> str:
-        """A horizontal line."""
+        """What parts two sections."""
         return line
 
     def link(self, link: Link) -> tuple[str, str]:

@@ -34,6 +34,11 @@ class Link:
         return any(not _leads(target, _bare(found[0])) for found in _ADDRESS.finditer(_plain(self.label)))
 
 
+def openly(link: Link) -> tuple[str, str]:
+    """What stands before and behind the label when the address is to be seen."""
+    return "", f" ({link.target})" if link.label.strip() else link.target
+
+
 def _plain(label: str) -> str:
     """What a reader sees of the label: without marks, invisible characters and lookalike forms of letters."""
     text = unicodedata.normalize("NFKC", _MARKUP.sub("", label)).replace("\u3002", ".")

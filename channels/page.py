@@ -10,7 +10,7 @@ from channels.channel import Limits
 from channels.markdown import LINE_END, Kind, Place, Reader, begins_block, split_quote
 from channels.seams import seam
 from channels.tables import Columns
-from channels.writing import TABLE_MARKS, Ending, Line, Writer, closing_size, opening_size, without_deep_indent
+from channels.writing import TABLE_MARKS, Ending, Line, Writer, blocks, closing_size, opening_size, without_deep_indent
 
 #: A line that is not complete and may become something else than it looks like.
 _UNDECIDED = re.compile(r"[ \t]*(?:(?:\||`{3}|~{3}).*|[-+*=_#>~` \t]*|\d{1,9}[.)][ \t]*)", re.DOTALL)
@@ -58,6 +58,8 @@ class Page:
         self._reader = Reader(place, self._fits)
         self._lines: list[Line] = []
         self._read = 0
+        self._writer = self._new_writer()
+        self._settled = 0  # how many of the lines are written for good
         self._is_blank = True
         self._before = (0, 0)
         self._size = opening_size(place, self._limits.dialect, self._limits.measure)
@@ -85,12 +87,18 @@ class Page:
 
     def text(self, *, is_final: bool = False) -> str:
         """What is shown of it so far; nothing if there is nothing to read yet."""
-        lines, rest = self._lines, self.source[self._read :]
-        if rest and (is_final or not self._is_undecided(rest)):
-            lines = [*lines, Line(self._partial(rest), self._read, rest, "", self._reader.place)]
+        *settled, lines = blocks(self._lines[self._settled :]) or [[]]
+        for block in settled:
+            self._writer.write(block)
+            self._settled += len(block)
+        rest = self.source[self._read :]
         if not is_final and self._reader.awaits_delimiter and _UNDECIDED_DELIMITER.fullmatch(rest):
             lines = lines[:-1]
-        return self._writer().write(lines, Ending.WHOLE if is_final else Ending.GROWING)
+        elif rest and (is_final or not self._is_undecided(rest)):
+            lines = [*lines, Line(self._partial(rest), self._read, rest, "", self._reader.place)]
+        writer = self._writer.fork()
+        writer.write(lines, Ending.WHOLE if is_final else Ending.GROWING)
+        return writer.text
 
     def _next_line(self, *, is_final: bool) -> tuple[str, str | None]:
         """The next line, or what there is of it, and what ends it: nothing if it is not complete."""
@@ -173,16 +181,16 @@ class Page:
             place = reader.place
             rest = split_quote(text)[0] if kind is Kind.TEXT else ""
         goes_on = bool(line) or self._goes_on(lines, at)
-        writer = self._writer()
-        text = writer.write(lines, Ending.CUT if goes_on else Ending.WHOLE)
-        return Cut(at, text, replace(place, quote=rest, marks=writer.marks))
+        writer = self._new_writer()
+        writer.write(lines, Ending.CUT if goes_on else Ending.WHOLE)
+        return Cut(at, writer.text, replace(place, quote=rest, marks=writer.marks))
 
     def _goes_on(self, lines: list[Line], at: int) -> bool:
         """Whether the paragraph that `lines` end with has more lines behind the cut."""
         following = self.source[at:].partition("\n")[0]
         return bool(lines) and lines[-1].kind is Kind.TEXT and bool(following.strip()) and not begins_block(following)
 
-    def _writer(self) -> Writer:
+    def _new_writer(self) -> Writer:
         return Writer(self.place, self._limits.dialect, self._limits.measure)
 
     def _is_undecided(self, rest: str) -> bool:

@@ -44,10 +44,10 @@ class Planner:
         As the last word, the text is shown as it is. Until then its end is made presentable: what is open in it is
         closed for the moment, and what cannot be shown in part waits.
         """
-        for piece in self._fed[self._planned :]:
-            for start in range(0, len(piece), self._limits.chunk_size):  # in bounded steps, whatever has piled up
-                self._page.feed(piece[start : start + self._limits.chunk_size])
-                self._page = _cut_off(self._page, self._stable, self._limits)
+        news = "".join(self._fed[self._planned :])
+        for start in range(0, len(news), self._limits.chunk_size):  # in bounded steps, whatever has piled up
+            self._page.feed(news[start : start + self._limits.chunk_size])
+            self._page = _cut_off(self._page, self._stable, self._limits)
         self._planned = len(self._fed)
         chunks, page = [*self._stable], self._page
         is_final = priority in _LAST_WORDS

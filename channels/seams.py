@@ -1,6 +1,7 @@
 """Where a text is best cut in two: between paragraphs, else lines, else words, else characters."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from channels.graphemes import boundaries, is_boundary
@@ -29,20 +30,16 @@ def seam(lines: Sequence[Line], text: str, marks: Sequence[str]) -> int:
     first = len(text) - len(text.lstrip())
     middle = first + (len(text) - first) // 2
     atoms = _atoms(lines, marks)
-    seams = [
-        (rank, at)
-        for rank, at in _seams(lines, text)
-        if first < at < len(text) and is_boundary(text, at) and not _is_within(at, atoms)
-    ]
-    if good := [(rank, -at) for rank, at in seams if at >= middle]:
-        return -min(good)[1]
+    seams = sorted((rank, -at) for rank, at in _seams(lines, text) if first < at < len(text))
+    fit = (-at for _, at in seams if -at >= middle and is_boundary(text, -at) and not _is_within(-at, atoms))
+    if (best := next(fit, None)) is not None:
+        return best
     ends = [at for at in boundaries(text, first, len(text)) if at > first and not text[at].isspace()]
-    best = [at for at in ends if at >= middle and not _is_within(at, atoms) and text[at] not in "`~"]
-    if best:
-        return best[-1]
-    if early := [at for _, at in seams] or [at for at in ends if not _is_within(at, atoms)]:
-        return max(early)
-    return ends[-1] if ends else max(1, len(text) - 1)
+    whole = [at for at in ends if not _is_within(at, atoms)]
+    if fair := [at for at in whole if at >= middle and text[at] not in "`~"]:
+        return fair[-1]
+    early = {-at for _, at in seams}.intersection(whole) or whole
+    return max(early) if early else ends[-1] if ends else max(1, len(text) - 1)
 
 
 def _seams(lines: Sequence[Line], text: str) -> Iterator[tuple[int, int]]:
@@ -98,4 +95,6 @@ def _atoms(lines: Sequence[Line], marks: Sequence[str]) -> list[tuple[int, int]]
 
 
 def _is_within(at: int, atoms: Sequence[tuple[int, int]]) -> bool:
-    return any(start < at < end for start, end in atoms)
+    """Whether `at` is inside of one of `atoms`, which are in order."""
+    before = bisect_left(atoms, (at, 0))
+    return before > 0 and at < atoms[before - 1][1]

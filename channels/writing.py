@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import takewhile
 
 from channels import inline
 from channels.dialect import Dialect
@@ -55,6 +55,22 @@ class Line:
         return self.start + len(self.text) + len(self.end)
 
 
+def blocks(lines: Sequence[Line]) -> list[Sequence[Line]]:
+    """The lines that belong together: paragraphs, items of lists, tables; all else line by line."""
+    groups, at = list[Sequence[Line]](), 0
+    while at < len(lines):
+        stop = at + 1
+        if lines[at].kind is Kind.TEXT:
+            while stop < len(lines) and lines[stop].kind is Kind.TEXT and not begins_block(lines[stop].text):
+                stop += 1
+        elif lines[at].kind in _TABLE:
+            while stop < len(lines) and lines[stop].kind in (Kind.DELIMITER, Kind.ROW):
+                stop += 1
+        groups.append(lines[at:stop])
+        at = stop
+    return groups
+
+
 class Writer:
     """Writes lines into a text.
 
@@ -63,7 +79,7 @@ class Writer:
         measure: the size of a text in the platform's own unit.
 
     Attributes:
-        marks: the emphasis and the code that were open at the end, and are closed.
+        marks: the emphasis and the code that were open at a cut, and are closed.
     """
 
     def __init__(self, place: Place, dialect: Dialect, measure: Callable[[str], int]) -> None:
@@ -72,32 +88,38 @@ class Writer:
         self._dialect = dialect
         self._measure = measure
         self._out: list[str] = []
+        self._is_blank = True
         self._dedent = 0
         self._fence: Fence | None = None
         self._closing = ""
         self._has_code = False
 
-    def write(self, lines: Sequence[Line], ending: Ending) -> str:
-        """The whole text; nothing if there is nothing to read in it."""
-        lines = lines[sum(1 for _ in takewhile(lambda line: not line.text.strip(), lines)) :]
-        if not lines:
-            return ""
-        self._begin(lines[0])
-        at = 0
-        while at < len(lines):
-            stop = at + 1
-            if lines[at].kind is Kind.TEXT:
-                while stop < len(lines) and lines[stop].kind is Kind.TEXT and not begins_block(lines[stop].text):
-                    stop += 1
-            elif lines[at].kind in _TABLE:
-                while stop < len(lines) and lines[stop].kind in _TABLE and lines[stop].kind is not Kind.TABLE_HEAD:
-                    stop += 1
-            self._write(lines[at:stop], ending if stop == len(lines) else Ending.WHOLE, is_first=at == 0)
-            at = stop
+    @property
+    def text(self) -> str:
+        """All that is written, with what is open closed; nothing if there is nothing to read in it."""
         text = "".join(self._out).rstrip()
         if self._fence:
             text += f"\n{self._end_of_code()}"
         return text if text.strip() else ""
+
+    def fork(self) -> "Writer":
+        """Another one that goes on from here."""
+        self._out = ["".join(self._out)]
+        fork = copy(self)
+        fork._out = [*self._out]
+        return fork
+
+    def write(self, lines: Sequence[Line], ending: Ending = Ending.WHOLE) -> None:
+        """Write lines behind those that are written. `ending` is that of the last of their blocks."""
+        groups = blocks(lines)
+        for number, group in enumerate(groups, 1):
+            is_first = self._is_blank
+            if is_first and not group[0].text.strip():  # nothing is shown of what is blank at the head
+                continue
+            if is_first:
+                self._is_blank = False
+                self._begin(group[0])
+            self._write(group, ending if number == len(groups) else Ending.WHOLE, is_first=is_first)
 
     def _begin(self, first: Line) -> None:
         fence = self._place.fence
@@ -140,7 +162,7 @@ class Writer:
                 self._out += [line.text, line.end]
 
     def _paragraph(self, lines: Sequence[Line], ending: Ending, *, is_first: bool) -> None:
-        text = "".join(self._dedented(line.text) + line.end for line in lines)
+        text = "".join(self._dialect.line(self._dedented(line.text)) + line.end for line in lines)
         if is_first:
             text = without_deep_indent(text)
         marks: tuple[str, ...] = ()
