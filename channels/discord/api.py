@@ -27,6 +27,9 @@ MESSAGES = Window(calls=5, seconds=5.25)
 DELETIONS = Window(calls=5, seconds=1.25)
 REACTIONS = Window(calls=1, seconds=0.3)
 
+#: Each interaction has limits of its own, and is answered once.
+ANSWERS = Window(calls=50, seconds=1.0)
+
 #: Discord's codes for what cannot be edited: it is gone, or too old to be edited so often.
 GONE = {"10008", "30046"}
 ARCHIVED = "50083"
@@ -149,7 +152,7 @@ class DiscordApi:
         async def send() -> None:
             await interaction.edit_original_response(content=text, allowed_mentions=NO_MENTIONS)
 
-        await self._call("answer", send, ("answer",), MESSAGES)
+        await self._call("answer", send, ("answer",), ANSWERS)
 
     def _message(self, channel: int, message: int) -> discord.PartialMessage:
         return self._client.get_partial_messageable(channel).get_partial_message(message)
