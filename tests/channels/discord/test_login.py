@@ -6,8 +6,7 @@ from channels.discord import login
 from channels.discord.login import DiscordSettings, Standing, verify
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
-from tests.channels.discord.conftest import running, settings_of
-from tests.channels.discord.test_channel import echo
+from tests.channels.discord.conftest import echo, running, settings_of
 
 ME = "GET /users/@me"
 GUILDS = "GET /users/@me/guilds"
