@@ -1,0 +1,256 @@
+import asyncio
+import gc
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import words
+from channels.discord import channel as channel_module
+from channels.discord import gateway as gateway_module
+from core.errors import StoreError
+from core.inbox import Accepted, Inbox
+from core.turns import Turns
+from sandbox.discord import DiscordSandbox
+from sandbox.models import Pause, Say
+from tests.channels.discord.conftest import PATCH, POST, discord_of, echo, nothing_was_heard, running, until
+
+REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
+
+
+# In order, and once
+
+
+async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_sees_it(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
+        first = await bot.ask("ada", "general", "one")
+        await server.wait_for(lambda: bot.texts(first))
+        second = await bot.ask("grace", "general", "two")
+        await server.wait_for(lambda: second.reactions.get("👀") == [server.bot_id])
+        assert not first.reactions
+        go_on.set()
+        await bot.says(first, "one!")
+        await bot.says(second, "two!")
+        await server.wait_for(lambda: not second.reactions)
+
+
+async def test_a_receipt_that_cannot_be_given_holds_nothing_up(server: DiscordSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    server.faults.fail(REACT, status=403, code=50013)
+    async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
+        await bot.ask("ada", "general", "one")
+        await server.wait_for(lambda: bot.calls(POST))
+        second = await bot.ask("grace", "general", "two")
+        await server.wait_for(lambda: bot.calls(REACT))
+        go_on.set()
+        await bot.says(second, "two!")
+
+
+async def test_a_wish_to_start_over_is_done_and_confirmed_each_time(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        for _ in range(2):
+            await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+            assert bot.said_to_model() == ["Ada Lovelace: one"]
+            await bot.settled(1)
+            await bot.says(await bot.ask("ada", "general", "Reset!"), words.RESET_DONE)
+
+
+async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
+        first = await bot.ask("ada", "general", "tell a story")
+        await bot.says(first, "Once upon a time")
+        second = await bot.ask("ada", "general", "and another")
+        await server.wait_for(lambda: second.reactions)
+        reset = await bot.ask("ada", "general", "reset")
+        await bot.says(reset, words.RESET_DONE)
+        await bot.says(first, f"Once upon a time\n\n{words.RESET_STOPPED}")
+        await server.wait_for(lambda: not second.reactions)
+        (row,) = await bot.settled(1)
+        assert (row.state, row.text) == ("cancelled", None)
+        assert [r.outcome for r in await bot.inbox_rows()] == ["cancelled", "reset", "reset"]
+        await bot.model.wait_for_disconnects()
+        await bot.says(await bot.ask("ada", "general", "hello"), "anew!")
+        assert bot.texts(second) == []
+
+
+# A database that fails
+
+
+def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    accept, left = Inbox.accept, times
+
+    async def failing(self: Inbox, inbound: Any) -> Accepted:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise StoreError("out of reach")
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(channel_module, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(Inbox, "accept", failing)
+
+
+async def test_what_the_database_does_not_take_is_kept_again(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing_inbox(monkeypatch, 2)
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+        assert len(await bot.settled(1)) == 1
+
+
+async def test_who_calls_in_vain_is_told(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing_inbox(monkeypatch, 3)
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "hello"), words.sorry(StoreError.public))
+        assert "a message is lost: StoreError: out of reach" in caplog.text
+        await bot.says(await bot.ask("ada", "general", "hello again"), "heard: Ada Lovelace: hello again")
+
+
+async def test_talk_among_others_is_not_answered_with_an_apology(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def failing(self: Inbox, session_id: str) -> bool:
+        raise StoreError("out of reach")
+
+    monkeypatch.setattr(channel_module, "PAUSES", (0.01,))
+    monkeypatch.setattr(Inbox, "is_session", failing)
+    async with running(server, tmp_path, echo) as bot:
+        thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+        await server.say("ada", thread, "among us")
+        await until(lambda: "a message is lost" in caplog.text)
+        assert await nothing_was_heard(bot)
+        assert bot.own(thread) == []
+
+
+async def test_a_stop_cuts_the_waiting_for_the_database_short(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing_inbox(monkeypatch, 3)
+    monkeypatch.setattr(channel_module, "PAUSES", (60.0, 60.0))
+    async with running(server, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "hello")
+        await until(lambda: "a message cannot be kept" in caplog.text)
+        async with asyncio.timeout(5):
+            await bot.channel.stop()
+        assert bot.texts(question) == [words.sorry(StoreError.public)]
+
+
+# The end
+
+
+async def test_after_a_stop_nothing_is_heard_and_what_was_begun_is_said_to_its_end(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "half,")
+        await bot.channel.stop()
+        assert server.connected == 0
+        unheard = await bot.ask("ada", "general", "two")
+        go_on.set()
+        await bot.worker.stop(5)
+        assert bot.texts(question) == ["half, and half."]
+        assert bot.texts(unheard) == []
+        assert len(await bot.inbox_rows()) == 1
+
+
+async def test_what_cannot_end_in_time_says_so(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "half")
+    assert bot.texts(question) == [f"half\n\n{words.INTERRUPTED}"]
+
+
+async def test_what_a_process_has_left_is_told_by_the_next_one_in_the_same_message(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "half")
+
+        async def torn(*_: Any, **__: Any) -> None:
+            raise StoreError("the process is gone")
+
+        monkeypatch.setattr(bot.turns, "_execute", torn)
+    async with running(server, tmp_path, "never asked") as bot:
+        await bot.settled(1)
+        assert bot.texts(question) == [f"half\n\n{words.INTERRUPTED}"] or bot.texts(question) == [words.INTERRUPTED]
+        assert len(bot.own("general")) == 1
+
+
+async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        async with discord_of() as server:
+            async with running(server, tmp_path, echo) as bot:
+                await bot.says(await bot.ask("ada", "general", "hello"), "heard: Ada Lovelace: hello")
+                await server.drop_sockets()
+                await server.wait_connected()
+            gc.collect()
+        await until(lambda: asyncio.all_tasks() == before, seconds=1)
+
+
+async def test_a_stop_is_seen_by_discord_as_one(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo):
+        (session,) = server.sessions
+    assert session.close_code == 1000
+
+
+async def test_a_stop_does_not_wait_for_a_discord_that_says_nothing(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_module, "CLOSE_TIMEOUT", 0.1)
+    async with running(server, tmp_path, echo, connect=False) as bot:
+        server.faults.delay("GET /gateway/bot", 30)
+        starting = asyncio.create_task(bot.channel.start())
+        await server.wait_for(lambda: bot.calls("GET /gateway/bot"))
+        async with asyncio.timeout(2):
+            await bot.channel.stop()
+        starting.cancel()
+        await asyncio.wait([starting])
+
+
+# A platform that is slow
+
+
+async def test_the_model_is_never_held_up(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story, kept = "word " * 300, list[str]()
+    answered = Turns.answered
+
+    async def keep(self: Turns, turn_id: str, text: str, usage: Any) -> None:
+        await answered(self, turn_id, text, usage)
+        kept.append(text)
+
+    monkeypatch.setattr(Turns, "answered", keep)
+    async with running(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:
+        server.faults.delay(PATCH, 2)
+        question = await bot.ask("ada", "general", "a long one")
+        await server.wait_for(lambda: bot.calls(PATCH))
+        await until(lambda: kept, seconds=1.5)
+        assert [call.status for call in bot.calls(PATCH)] == [0]
+        await bot.says(question, story.strip())
+
+
+@pytest.mark.parametrize("end", ["reset", "stop"])
+async def test_an_edit_in_flight_is_never_cancelled(server: DiscordSandbox, tmp_path: Path, end: str) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
+        server.faults.delay(PATCH, 0.5)
+        question = await bot.ask("ada", "general", "a long one")
+        await server.wait_for(lambda: bot.calls(PATCH))
+        if end == "reset":
+            await bot.ask("ada", "general", "reset")
+            await bot.says(question, f"half\n\n{words.RESET_STOPPED}")
+    (answer,) = bot.answers(question)
+    last = words.RESET_STOPPED if end == "reset" else words.INTERRUPTED
+    assert [version.text for version in answer.versions] == [words.PLACEHOLDER, "half", f"half\n\n{last}"]
