@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum, auto
 from typing import TypeVar
 
@@ -37,6 +38,18 @@ class Accepted(Enum):
     KNOWN = auto()
 
 
+class Refused(Enum):
+    """Why a message is not answered once more.
+
+    Attributes:
+        NOT_THEIRS: somebody else had asked.
+        OVER: the conversation was started over since, or the turn has not failed.
+    """
+
+    NOT_THEIRS = auto()
+    OVER = auto()
+
+
 class Inbox:
     """The `inbox` table: each message once, whatever path and however often it comes."""
 
@@ -58,6 +71,36 @@ class Inbox:
             if not await self._keep(connection, inbound):
                 return Accepted.KNOWN
             return Accepted.WAITS if waits else Accepted.NEXT
+
+        accepted = await self._write(work)
+        self._worker.wake()
+        return accepted
+
+    async def retry(self, turn_id: str, *, author: str) -> tuple[Accepted, Inbound] | Refused:
+        """Have the message of a turn that failed answered once more, behind all that waits in its session. However
+        often that is asked of a turn, it is done once.
+
+        Args:
+            author: who wants it: only the author of the message may.
+
+        Returns:
+            What became of it, and the message; or why not.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+
+        async def work(connection: AsyncConnection) -> tuple[Accepted, Inbound] | Refused:
+            said = await _said_to(connection, turn_id)
+            if said is None:
+                return Refused.OVER
+            if said.author != author:
+                return Refused.NOT_THEIRS
+            inbound = replace(said, event_key=f"{said.channel}:retry:{turn_id}", sent_at=time.time())
+            waits = await _is_waited_for(connection, inbound.session_id)
+            if not await self._keep(connection, inbound, parent=turn_id):
+                return Accepted.KNOWN, inbound
+            return (Accepted.WAITS if waits else Accepted.NEXT), inbound
 
         accepted = await self._write(work)
         self._worker.wake()
@@ -110,7 +153,9 @@ class Inbox:
         async with self._database.write() as connection:
             return await work(connection)
 
-    async def _keep(self, connection: AsyncConnection, inbound: Inbound, *, outcome: str | None = None) -> bool:
+    async def _keep(
+        self, connection: AsyncConnection, inbound: Inbound, *, parent: str | None = None, outcome: str | None = None
+    ) -> bool:
         seen = sa.select(inbox.c.id).where(inbox.c.event_key == inbound.event_key)
         if (await connection.execute(seen)).first() is not None:
             return False
@@ -127,6 +172,7 @@ class Inbox:
                 inbound=inbound.to_json(),
                 sent_at=inbound.sent_at,
                 accepted_at=time.time(),
+                parent=parent,
                 outcome=outcome,
             )
         )
@@ -148,3 +194,19 @@ async def _is_waited_for(connection: AsyncConnection, session_id: str) -> bool:
     waiting = sa.exists().where(inbox.c.session == session_id, inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
     running = sa.exists().where(turns.c.session == session_id, is_under_way(turns))
     return bool((await connection.execute(sa.select(waiting | running))).scalar_one())
+
+
+async def _said_to(connection: AsyncConnection, turn_id: str) -> Inbound | None:
+    """The message of a turn that has failed, or is about to say so, in a conversation that still goes on."""
+    query = (
+        sa.select(inbox.c.inbound)
+        .join(turns, turns.c.id == inbox.c.turn)
+        .join(sessions, sessions.c.id == turns.c.session)
+        .where(
+            turns.c.id == turn_id,
+            turns.c.state.in_(("failed", "running")),
+            turns.c.generation == sessions.c.generation,
+        )
+    )
+    said = (await connection.execute(query)).scalar_one_or_none()
+    return None if said is None else Inbound.from_json(said)

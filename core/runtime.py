@@ -68,12 +68,23 @@ class AgentRuntime:
         await self._runner.close()
 
     async def stream(
-        self, *, user_id: str, session_id: str, text: str, speaker: str = "", streaming: bool = True
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        text: str,
+        speaker: str = "",
+        streaming: bool = True,
+        run_id: str | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
 
         A model that hands over to an agent that it made up is told the right names and tried once more
         (seeds: hallucination retry).
+
+        Args:
+            run_id: what the run stores is stored under it. A run that goes on with what an earlier one has stored
+                under the same id does not store `text` again.
         """
         said: dict[str, Any] = {
             "user_id": user_id,
@@ -82,7 +93,7 @@ class AgentRuntime:
             "streaming": streaming,
         }
         failed: StreamEvent | None = None
-        async with aclosing(self._stream_once(text=text, **said)) as events:
+        async with aclosing(self._stream_once(text=text, run_id=run_id, **said)) as events:
             async for event in events:
                 if event.type == "error" and not event.call_id:
                     failed = event
@@ -119,11 +130,12 @@ class AgentRuntime:
         return await _collect(events)
 
     async def _stream_once(
-        self, *, user_id: str, session_id: str, text: str, speaker: str, streaming: bool
+        self, *, user_id: str, session_id: str, text: str, speaker: str, streaming: bool, run_id: str | None = None
     ) -> AsyncGenerator[StreamEvent, None]:
         run = self._runner.run_async(
             user_id=user_id,
             session_id=session_id,
+            invocation_id=run_id,
             new_message=types.UserContent(parts=[types.Part(text=text)]),
             state_delta={"temp:speaker": speaker} if speaker else None,
             run_config=RunConfig(

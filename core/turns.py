@@ -27,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import StoreError
 from core.inbound import Inbound
+from core.sessions.reopening import reopen
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
 
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 PAUSES = (0.1, 0.5, 2.0, 5.0)
 
 Ended = Literal["done", "failed", "cancelled"]
+Kind = Literal["message", "retry"]
 
 
 def is_under_way(table: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -49,6 +51,9 @@ class Turn:
 
     Attributes:
         id: short enough to be told to a user, who can quote it to an operator.
+        kind: whether it is the first to answer its message, or a `retry` of one that failed.
+        origin: the turn that was the first to answer its message, under whose id the reply is found and what the
+            run has stored: a retry goes on with both.
         chunks: the platform's ids of the reply's messages as far as they stand.
         text: the final text, once it is kept.
     """
@@ -57,6 +62,8 @@ class Turn:
     session_id: str
     generation: int
     inbound: Inbound
+    kind: Kind
+    origin: str
     chunks: tuple[str, ...] = ()
     text: str | None = None
 
@@ -94,6 +101,8 @@ class Turns:
                     session_id=row.session,
                     generation=row.generation,
                     inbound=Inbound.from_json(row.inbound),
+                    kind=row.kind,
+                    origin=row.origin,
                     chunks=tuple(row.chunks),
                     text=row.text,
                 )
@@ -167,11 +176,18 @@ def _heads(limit: int) -> sa.Select[Any]:
 
 
 async def _begin(connection: AsyncConnection, row: sa.Row[Any]) -> Turn | None:
+    turn_id = uuid.uuid4().hex[:10]
+    failed = None
+    if row.parent is not None:
+        failed = (await connection.execute(sa.select(turns).where(turns.c.id == row.parent))).one()
     turn = Turn(
-        id=uuid.uuid4().hex[:10],
+        id=turn_id,
         session_id=row.session,
         generation=row.generation,
         inbound=Inbound.from_json(row.inbound),
+        kind="retry" if failed else "message",
+        origin=failed.origin if failed else turn_id,
+        chunks=tuple(failed.chunks) if failed else (),
     )
     try:
         async with connection.begin_nested():
@@ -180,12 +196,17 @@ async def _begin(connection: AsyncConnection, row: sa.Row[Any]) -> Turn | None:
                     id=turn.id,
                     session=turn.session_id,
                     generation=turn.generation,
+                    kind=turn.kind,
+                    parent=row.parent,
+                    origin=turn.origin,
                     state="running",
-                    chunks=[],
+                    chunks=list(turn.chunks),
                     created_at=time.time(),
                 )
             )
             await connection.execute(sa.update(inbox).where(inbox.c.id == row.id).values(turn=turn.id))
+            if failed:
+                await reopen(connection, turn.session_id, turn.origin)
     except IntegrityError:  # another worker was quicker with this session
         return None
     return turn

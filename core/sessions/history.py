@@ -139,11 +139,12 @@ def sendable(events: Sequence[Event]) -> list[Event]:
         whole.append(event)
         open_ids = set(_call_ids(event)) - answered - (event.long_running_tool_ids or set())
         if open_ids and i < last_words:
-            due.append(_interrupted(event, open_ids))
+            due.append(interrupted(event, open_ids))
     return whole
 
 
-def _interrupted(event: Event, ids: set[str]) -> Event:
+def interrupted(event: Event, ids: set[str]) -> Event:
+    """The answer to those of an event's calls that nothing else has answered."""
     calls = [call for call in event.get_function_calls() if call.id in ids]
     parts = [
         types.Part(

@@ -27,7 +27,8 @@ sessions = sa.Table(
 sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
 #: One accepted message of a platform, under a key that a second delivery has as well. `inbound` is the message;
-#: a reset takes it away, and the key stays.
+#: a reset takes it away, and the key stays. `parent` is there for a message that is to be answered once more: the
+#: turn that failed with it.
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -40,6 +41,7 @@ inbox = sa.Table(
     sa.Column("inbound", sa.JSON(none_as_null=True)),
     sa.Column("sent_at", sa.Double, nullable=False),
     sa.Column("accepted_at", sa.Double, nullable=False),
+    sa.Column("parent", sa.Text),
     sa.Column("turn", sa.Text),
     sa.Column("outcome", sa.Text),
 )
@@ -53,13 +55,17 @@ sa.Index(
     postgresql_where=inbox.c.turn.is_(None) & inbox.c.outcome.is_(None),
 )
 
-#: One run of the agent on its way to an answer.
+#: One run of the agent on its way to an answer. A turn of the kind `retry` has the turn that failed for a parent;
+#: `origin` is the first in the line of parents, the turn itself if it has none.
 turns = sa.Table(
     "turns",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("session", sa.Text, nullable=False, index=True),
     sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False, server_default="message"),
+    sa.Column("parent", sa.Text),
+    sa.Column("origin", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("text", sa.Text),
     sa.Column("chunks", sa.JSON, nullable=False),
