@@ -71,13 +71,20 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
         sessions = SessionService(database, counter, budget=settings.history_tokens, agent=settings.agent_name)
-        adapter = ModelAdapter(model=model, provider=Merging(provider), waits=WAITS)
+        idle = settings.model_idle_seconds
+        adapter = ModelAdapter(model=model, provider=Merging(provider), idle_seconds=idle, waits=WAITS)
         app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools))
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
         turns, channels = Turns(database), dict[str, Channel]()
-        answerer = Answerer(runtime, turns, channels, time_limit=settings.turn_seconds)
+        answerer = Answerer(
+            runtime,
+            turns,
+            channels,
+            time_limit=settings.turn_seconds,
+            most_messages=settings.reply_max_messages,
+        )
         worker = Worker(turns, answerer.answer, limit=settings.turns_at_once)
         inbox = Inbox(database, sessions, worker, app=app.name)
         if settings.slack is not None:

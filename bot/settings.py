@@ -60,6 +60,8 @@ class Settings(BaseSettings):
     history_tokens: int = Field(default=32_000, gt=0)
 
     turn_seconds: float = Field(default=600, gt=0)
+    model_idle_seconds: float = Field(default=120, gt=0)
+    reply_max_messages: int = Field(default=5, gt=0)
     turns_at_once: int = Field(default=100, gt=0)
     stop_seconds: float = Field(default=20, gt=0)
 

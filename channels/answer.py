@@ -7,8 +7,9 @@ from contextlib import aclosing
 from dataclasses import asdict
 
 from channels import words
-from channels.channel import Channel, Priority
-from channels.reply import Reply
+from channels.channel import Button, Channel, Priority
+from channels.intake import RETRY
+from channels.reply import MOST_MESSAGES, Reply
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError
 from core.inbound import storable
 from core.models.provider import Usage
@@ -26,15 +27,23 @@ class Answerer:
     Args:
         channels: the adapters by name.
         time_limit: the most seconds that one run of the agent may take.
+        most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
     """
 
     def __init__(
-        self, runtime: AgentRuntime, turns: Turns, channels: Mapping[str, Channel], *, time_limit: float
+        self,
+        runtime: AgentRuntime,
+        turns: Turns,
+        channels: Mapping[str, Channel],
+        *,
+        time_limit: float,
+        most_messages: int = MOST_MESSAGES,
     ) -> None:
         self._runtime = runtime
         self._turns = turns
         self._channels = channels
         self._time_limit = time_limit
+        self._most_messages = most_messages
 
     async def answer(self, turn: Turn) -> None:
         """Run `turn` to its end. Cancelled, it still closes the reply with a word on why."""
@@ -58,9 +67,9 @@ class Answerer:
             await self._turns.shown(turn.id, ids)
 
         try:
-            surface = self._channel(turn).surface(turn.inbound.address, turn_id=turn.id)
-            known = await surface.find() if is_left else turn.chunks
-            async with Reply(surface, known=known, keep=keep) as reply:
+            surface = self._channel(turn).surface(turn.inbound.address, turn_id=turn.origin)
+            known = await surface.find(turn.chunks) if is_left else turn.chunks
+            async with Reply(surface, known=known, keep=keep, most=self._most_messages) as reply:
                 await work(turn, reply)
         except StoreError:
             raise
@@ -87,7 +96,7 @@ class Answerer:
                 await self._close(turn, reply, words.apology(sentence, turn.id), "failed", _cause(error))
             else:
                 is_kept = True
-                await self._show(turn, reply, text, "done")
+                await self._show(turn, reply, text)
         except asyncio.CancelledError as stop:
             if stop.args == (RESET,):
                 await self._close(turn, reply, words.RESET_STOPPED, "cancelled", "reset")
@@ -99,7 +108,7 @@ class Answerer:
         if turn.text is None:
             await self._close(turn, reply, words.INTERRUPTED, "failed", "the process ended")
         else:
-            await self._show(turn, reply, turn.text, "done")
+            await self._show(turn, reply, turn.text)
 
     def _channel(self, turn: Turn) -> Channel:
         channel = self._channels.get(turn.inbound.channel)
@@ -113,7 +122,11 @@ class Answerer:
         async with asyncio.timeout(self._time_limit):
             heard = await self._channel(turn).read(inbound)
             events = self._runtime.stream(
-                user_id=inbound.place, session_id=inbound.session_id, text=heard.text, speaker=heard.speaker
+                user_id=inbound.place,
+                session_id=inbound.session_id,
+                text=heard.text,
+                speaker=heard.speaker,
+                run_id=turn.origin,
             )
             async with aclosing(events):
                 async for event in events:
@@ -134,14 +147,16 @@ class Answerer:
         raise ParleyError("the run ended without an outcome")
 
     async def _close(self, turn: Turn, reply: Reply, line: str, state: Ended, cause: str) -> None:
-        """End the reply with `line` below what was said so far."""
-        said = reply.text.rstrip().removesuffix(line).rstrip()
-        await self._show(turn, reply, f"{said}\n\n{line}" if said else line, state, cause=cause)
-
-    async def _show(self, turn: Turn, reply: Reply, text: str, state: Ended, *, cause: str | None = None) -> None:
+        """End the reply with `line` below what was said so far. What failed can be tried again."""
+        said = reply.said.rstrip()
+        controls = [Button(f"{RETRY}:{turn.id}", words.RETRY)] if state == "failed" else []
         priority = Priority.ERROR if state == "failed" else Priority.FINAL
-        await reply.close(text, priority)
+        await reply.close(said, priority, ending=line, controls=controls)
         await self._turns.end(turn.id, state, error=cause)
+
+    async def _show(self, turn: Turn, reply: Reply, text: str) -> None:
+        await reply.close(text)
+        await self._turns.end(turn.id, "done")
 
 
 def _cause(error: Exception) -> str:

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from channels.dialect import MARKDOWN, Dialect
+from core.errors import SurfaceError
 from core.inbound import Inbound
 
 
@@ -46,14 +47,47 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Button:
+    """Something to press under a reply.
+
+    Attributes:
+        id: what a press is known by, whoever hears it and however late (`retry:TURN`).
+        label: what people read on it.
+    """
+
+    id: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that belongs to a reply."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """The messages that a reply should consist of, in order."""
+    """The messages that a reply should consist of, in order.
+
+    Attributes:
+        controls: the buttons under the last of them.
+        file: what comes with the last of them.
+    """
 
     chunks: Sequence[Chunk]
     priority: Priority
+    controls: Sequence[Button] = ()
+    file: File | None = None
 
 
-#: Awaited after each post and before the next, with the chunk's position and the new message's id.
+class FileRefusedError(SurfaceError):
+    """The messages of a plan are shown, and its file cannot be."""
+
+
+#: Awaited after each post and before the next, with the chunk's position and the new message's id. A plan's file has
+#: the position behind its last chunk.
 Record = Callable[[int, str], Awaitable[None]]
 
 
@@ -98,21 +132,25 @@ class Surface(Protocol):
         ...
 
     async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
-        """Make the platform show exactly `plan.chunks`.
+        """Make the platform show exactly `plan`.
 
-        `known` are the ids of the reply's messages as far as they stand: they are edited where their text
-        differs, what is missing is posted, what is left over is deleted. Safe to repeat.
+        `known` are the ids of the reply's messages as far as they stand, and of its file: they are edited where
+        they differ, what is missing is posted, what is left over is deleted. Safe to repeat.
 
         Returns:
             Whether all of it is shown now; of a `TICK`, what finds no place in the budget is dropped.
 
         Raises:
+            FileRefusedError: all but the file is shown.
             SurfaceError: it cannot be shown.
         """
         ...
 
-    async def find(self) -> list[str]:
+    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         """The ids of the reply's messages that stand, in order: for a reply whose own record may lack some.
+
+        Args:
+            recorded: what the record has; of a file, the platform may tell nothing.
 
         Raises:
             SurfaceError: the place cannot be looked into.

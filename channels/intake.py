@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from channels import words
 from channels.channel import Surface
 from channels.receipts import Receipts
-from core.errors import SurfaceError
+from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Accepted, Inbox
+from core.inbox import Accepted, Inbox, Refused
+from core.secrets import traced
+
+#: What the id of the button begins with that has a turn tried again; behind a colon is the turn's.
+RETRY = "retry"
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +64,30 @@ class Intake:
                 self._confirm(inbound)
         elif await self._inbox.accept(inbound) is Accepted.WAITS:
             self._receipts.give(inbound.address)
+
+    async def press(self, button: str, *, author: str) -> str:
+        """Do what a button is there for.
+
+        Args:
+            button: its id.
+            author: who has pressed it.
+
+        Returns:
+            What there is to say to him about it, if anything.
+        """
+        try:
+            tried = await self._inbox.retry(button.removeprefix(f"{RETRY}:"), author=author)
+        except StoreError as error:
+            log.error("a turn cannot be tried again: %s", traced(error))
+            return words.sorry(error.public)
+        match tried:
+            case Refused.NOT_THEIRS:
+                return words.NOT_YOURS
+            case Refused.OVER:
+                return words.OVER
+            case Accepted.WAITS, Inbound() as inbound:
+                self._receipts.give(inbound.address)
+        return ""
 
     async def reset(self, inbound: Inbound) -> bool:
         """Start the session of `inbound` over; false if that was done before.

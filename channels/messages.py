@@ -1,12 +1,16 @@
 """A reply as messages that are posted, edited and deleted until they are what they should be."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum, auto
 
-from channels.channel import Limits, Plan, Priority, Record
+from channels.channel import Button, File, FileRefusedError, Limits, Plan, Priority, Record
 from channels.pacer import Budget
+from core.errors import SurfaceError
+
+#: What the id of a reply's file begins with, so that it is not taken for a message's.
+_FILE = "file:"
 
 
 class Edited(Enum):
@@ -32,7 +36,8 @@ class MessageSurface(ABC):
     limits: Limits
 
     def __init__(self) -> None:
-        self._shown: dict[str, str] = {}
+        self._shown: dict[str, tuple[str, tuple[Button, ...]]] = {}
+        self._attached: str | None = None
         self._lacking: Budget | None = None  # that had no place for the last tick
         self._held: Budget | None = None  # in which the next call has its place
 
@@ -54,12 +59,12 @@ class MessageSurface(ABC):
                 self._held.give_back()
                 self._held = None
 
-    async def find(self) -> list[str]:
+    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         own = await self._own()
-        return [own[position] for position in sorted(own)]
+        return [*(own[position] for position in sorted(own)), *filter(_is_file, recorded)]
 
     async def say(self, text: str) -> None:
-        await self._post(0, text, Priority.FINAL, None)
+        await self._post(0, text, (), Priority.FINAL, None)
 
     @abstractmethod
     async def begun(self) -> None: ...
@@ -82,35 +87,55 @@ class MessageSurface(ABC):
         """What editing a message is limited by."""
 
     async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        messages, files = [id_ for id_ in known if not _is_file(id_)], [id_ for id_ in known if _is_file(id_)]
         previous: str | None = None
         for position, chunk in enumerate(plan.chunks):
-            current = known[position] if position < len(known) else None
-            edited = await self._change(current, chunk.text, plan.priority) if current else Edited.GONE
+            current = messages[position] if position < len(messages) else None
+            is_last = position == len(plan.chunks) - 1
+            content = chunk.text, tuple(plan.controls) if is_last else ()
+            edited = await self._change(current, content, plan.priority) if current else Edited.GONE
             if edited is Edited.DROPPED:
                 self._lacking = self._edits
                 return False
             if edited is Edited.GONE:
-                current = await self._post(position, chunk.text, plan.priority, previous)
+                current = await self._post(position, *content, plan.priority, previous)
                 if current is None:
                     self._lacking = self._posts
                     return False
-                self._shown[current] = chunk.text
+                self._shown[current] = content
                 await record(position, current)
             previous = current
-        for message_id in known[len(plan.chunks) :]:
+        for message_id in messages[len(plan.chunks) :]:
             await self._delete(message_id)
+        if plan.file is not None and previous is not None:
+            await self._show_file(plan.file, previous, files, lambda id_: record(len(plan.chunks), f"{_FILE}{id_}"))
+        elif files:
+            await self._detach(files[0].removeprefix(_FILE))
         return True
 
-    async def _change(self, message_id: str, text: str, priority: Priority) -> Edited:
-        if self._shown.get(message_id) == text:
+    async def _change(self, message_id: str, content: tuple[str, tuple[Button, ...]], priority: Priority) -> Edited:
+        if self._shown.get(message_id) == content:
             return Edited.DONE
-        edited = await self._edit(message_id, text, priority)
+        edited = await self._edit(message_id, *content, priority)
         if edited is Edited.DONE:
-            self._shown[message_id] = text
+            self._shown[message_id] = content
         return edited
 
+    async def _show_file(
+        self, file: File, last: str, known: Sequence[str], record: Callable[[str], Awaitable[None]]
+    ) -> None:
+        if self._attached == last:
+            return
+        try:
+            await self._attach(file, last, known[0].removeprefix(_FILE) if known else None, record)
+        except SurfaceError as error:
+            raise FileRefusedError(str(error)) from error
+        self._attached = last
+
     @abstractmethod
-    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
+    async def _post(
+        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
+    ) -> str | None:
         """Post the message for this position of the reply, behind the `previous` one.
 
         Returns:
@@ -118,12 +143,29 @@ class MessageSurface(ABC):
         """
 
     @abstractmethod
-    async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited: ...
+    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited: ...
 
     @abstractmethod
     async def _delete(self, message_id: str) -> None:
         """Delete a message; one that is gone already is no fault."""
 
     @abstractmethod
+    async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
+        """Show a file with or behind the `last` message, once.
+
+        Args:
+            known: its id, if it was recorded; it may or may not be shown then.
+            record: to be awaited with its id, before it is shown.
+        """
+
+    @abstractmethod
+    async def _detach(self, file_id: str) -> None:
+        """Take a file away; one that is gone already is no fault."""
+
+    @abstractmethod
     async def _own(self) -> dict[int, str]:
         """The ids of the messages of this reply that stand, by their positions, as the platform has them."""
+
+
+def _is_file(id_: str) -> bool:
+    return id_.startswith(_FILE)

@@ -1,13 +1,24 @@
 """A reply while it is being said: what the model streams goes in, what the platform shows comes out."""
 
 import asyncio
+import logging
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 from channels import words
-from channels.channel import Chunk, Plan, Priority, Surface
+from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priority, Surface
 from channels.planner import Planner
+from core.endings import closed
+
+log = logging.getLogger(__name__)
+
+#: The most messages of a reply, unless it is told otherwise.
+MOST_MESSAGES = 5
+
+#: The file that holds what is too long for that.
+FILE_NAME = "answer.md"
 
 #: Seconds after which a reply that says nothing yet shows for how long, and after which it does so again.
 SILENCE = 15.0
@@ -28,12 +39,16 @@ class Reply:
     Args:
         known: the ids of the messages that stand already.
         keep: awaited with the ids of all its messages whenever they change.
+        most: how many messages it may have. Of a longer text they show the beginning, and a file the whole.
     """
 
-    def __init__(self, surface: Surface, *, known: Sequence[str] = (), keep: Keep) -> None:
+    def __init__(self, surface: Surface, *, known: Sequence[str] = (), keep: Keep, most: int = MOST_MESSAGES) -> None:
         self._surface = surface
         self._known = list(known)
         self._keep = keep
+        self._most = most
+        self._ending = ""
+        self._controls: Sequence[Button] = ()
         self._planner = Planner(surface.limits)
         self._status = ""
         self._final: Priority | None = None
@@ -47,6 +62,11 @@ class Reply:
     @property
     def text(self) -> str:
         return self._planner.text
+
+    @property
+    def said(self) -> str:
+        """The text without the ending that it was closed with."""
+        return self.text.removesuffix(self._ending)
 
     async def __aenter__(self) -> Self:
         """Begin to show: first a placeholder."""
@@ -81,14 +101,25 @@ class Reply:
         self._status = line
         self._hear()
 
-    async def close(self, text: str, priority: Priority = Priority.FINAL) -> None:
+    async def close(
+        self,
+        text: str,
+        priority: Priority = Priority.FINAL,
+        *,
+        ending: str = "",
+        controls: Sequence[Button] = (),
+    ) -> None:
         """Show `text`, whole, as the reply's last word; returns when the platform has confirmed it.
+
+        Args:
+            ending: what stands below the text, however long that is.
+            controls: the buttons under it.
 
         Raises:
             SurfaceError: it cannot be shown.
         """
-        self._status, self._final = "", priority
-        self._planner.replace(text)
+        self._status, self._final, self._ending, self._controls = "", priority, ending, controls
+        self._planner.replace(f"{closed(text)}\n\n{ending}".strip() if ending else text)
         self._touch(is_urgent=True)
         assert self._writer is not None, "a reply is closed inside its `async with`"
         await asyncio.shield(self._writer)
@@ -114,9 +145,15 @@ class Reply:
                 self._changed.clear()
                 is_last, since, self._since = self._final is not None, self._since, None
                 plan = self._plan(self._priority(is_first))
-                shown = await self._surface.show(plan, tuple(self._known), self._record)
-                if shown and len(self._known) > len(plan.chunks):
-                    del self._known[len(plan.chunks) :]
+                try:
+                    shown = await self._surface.show(plan, tuple(self._known), self._record)
+                except FileRefusedError as error:
+                    log.warning("the text that no file can be had for goes into messages: %s", error)
+                    self._most = sys.maxsize
+                    continue
+                size = len(plan.chunks) + (plan.file is not None)
+                if shown and len(self._known) > size:
+                    del self._known[size:]
                     await self._keep(self._known)
                 if is_first:
                     await self._surface.begun()
@@ -159,11 +196,23 @@ class Reply:
         plan = self._planner.plan(priority)
         if not plan.chunks:
             return Plan([Chunk(0, 0, f"{self._status or words.PLACEHOLDER}{self._waited}")], priority)
-        if self._status:
-            *front, last = plan.chunks
-            status = f"{self._status}{self._waited}"
-            return Plan([*front, Chunk(last.start, last.end, f"{last.text}\n\n{status}")], priority)
-        return plan
+        if self._final is not None:
+            is_short = len(plan.chunks) <= self._most
+            return Plan(plan.chunks, priority, self._controls) if is_short else self._beginning(plan)
+        status = f"{self._status}{self._waited}" if self._status else ""
+        if len(plan.chunks) > self._most:
+            return Plan(_with_line(plan.chunks[: self._most], status or words.GOES_ON), priority)
+        return Plan(_with_line(plan.chunks, status), priority) if status else plan
+
+    def _beginning(self, plan: Plan) -> Plan:
+        """What is shown of a reply that is too long, with the whole in a file."""
+        text = self.text
+        file = File(FILE_NAME, text.encode())
+        if not self._ending:
+            return Plan(_with_line(plan.chunks[: self._most], words.IN_FILE), plan.priority, self._controls, file)
+        chunks = plan.chunks[: max(1, self._most - 1)]
+        end = Chunk(chunks[-1].end, len(text), f"{words.IN_FILE}\n\n{self._ending}")
+        return Plan([*chunks, end], plan.priority, self._controls, file)
 
     @property
     def _waited(self) -> str:
@@ -178,3 +227,9 @@ class Reply:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _with_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
+    """The chunks with `line` below the last of them."""
+    *front, last = chunks
+    return [*front, Chunk(last.start, last.end, f"{last.text}\n\n{line}")]

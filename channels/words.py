@@ -8,6 +8,11 @@ NOT_HERE = "I am not set up to answer here."
 RESET_STOPPED = "_Stopped: this conversation was started over._"
 INTERRUPTED = "⚠️ I was restarted before I could finish this answer. Please ask again."
 TOO_LONG = "This took longer than I may take."
+RETRY = "Retry"
+NOT_YOURS = "Only the person who asked can have this tried again."
+OVER = "This cannot be tried again any more."
+GOES_ON = "_The answer goes on; all of it will be in a file._"
+IN_FILE = "_The whole answer is in the file answer.md._"
 
 
 def sorry(sentence: str) -> str:

@@ -29,13 +29,13 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}(?!.*`)|~{3,})(.*)$", re.MULTILINE)
 def ended(text: str, finish: FinishReason | None) -> str:
     """`text` as people read it: with a sentence behind it, if the model broke off there for a known reason."""
     if finish is FinishReason.MAX_TOKENS:
-        return f"{_closed(text)}\n\n{CUT_OFF}"
+        return f"{closed(text)}\n\n{CUT_OFF}"
     if finish in BLOCKED:
-        return f"{_closed(text)}\n\n{WITHHELD}"
+        return f"{closed(text)}\n\n{WITHHELD}"
     return text
 
 
-def _closed(text: str) -> str:
+def closed(text: str) -> str:
     """`text` with the code fence closed that may still be open at its end."""
     fence = ""
     for marks, info in _FENCE.findall(text):

@@ -12,7 +12,8 @@
         ├── UnknownModelError        no such model; names it
         ├── ProviderLimitError       too many requests, or the quota is used up
         ├── ProviderUnavailableError the provider cannot be reached, is overloaded or broke off
-        ├── ProviderStalledError     the stream went silent, or ended without saying that it was done
+        ├── ProviderStalledError     the stream ended without saying that it was done
+        │   └── ProviderSilentError      it says nothing for longer than it may
         ├── ProviderRequestError     the provider refused the request as it is
         └── ContentBlockedError      the provider's safety rules withheld the answer
 
@@ -100,6 +101,10 @@ class ProviderUnavailableError(ProviderError):
 class ProviderStalledError(ProviderError):
     public = "The model stopped in the middle of its answer. Please try again."
     retryable = True
+
+
+class ProviderSilentError(ProviderStalledError):
+    public = "The model has said nothing for longer than I may wait."
 
 
 class ProviderRequestError(ProviderError):

@@ -1,15 +1,16 @@
 """Discord's REST API: the calls that a reply needs, and what their refusals mean."""
 
 import hashlib
+import io
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import aiohttp
 import discord
 
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
-from channels.channel import Priority
+from channels.channel import Button, File, Priority
 from channels.pacer import Budget, Window
 from core.secrets import traced
 
@@ -59,6 +60,7 @@ class DiscordApi:
         self,
         channel: int,
         text: str,
+        controls: Sequence[Button] = (),
         *,
         reply_to: int,
         name: str,
@@ -80,8 +82,14 @@ class DiscordApi:
         reference = discord.MessageReference(message_id=reply_to, channel_id=channel, fail_if_not_exists=False)
 
         async def send() -> int:
+            view: Any = _view(controls)  # discord.py's own word for none of them is None, though its types know none
             message = await self._client.get_partial_messageable(channel).send(
-                text, reference=reference, nonce=nonce, allowed_mentions=NO_MENTIONS, suppress_embeds=True
+                text,
+                reference=reference,
+                nonce=nonce,
+                allowed_mentions=NO_MENTIONS,
+                suppress_embeds=True,
+                view=view,
             )
             return message.id
 
@@ -89,15 +97,34 @@ class DiscordApi:
             "post", send, self.posts(channel), priority=priority, is_admitted=is_admitted, found=found
         )
 
-    async def edit(self, channel: int, message: int, text: str, *, priority: Priority, is_admitted: bool) -> bool:
+    async def edit(
+        self,
+        channel: int,
+        message: int,
+        text: str,
+        controls: Sequence[Button] = (),
+        *,
+        priority: Priority,
+        is_admitted: bool,
+    ) -> bool:
         """Edit a message; false for a tick that had no place."""
 
         async def send() -> bool:
-            await self._message(channel, message).edit(content=text, allowed_mentions=NO_MENTIONS)
+            place = self._message(channel, message)
+            await place.edit(content=text, view=_view(controls), allowed_mentions=NO_MENTIONS)
             return True
 
         edited = await self._call("edit", send, self.edits(channel), priority=priority, is_admitted=is_admitted)
         return bool(edited)
+
+    async def attach(self, channel: int, message: int, file: File | None) -> None:
+        """Let a message have this file, or none, and no other."""
+
+        async def send() -> None:
+            files = [discord.File(io.BytesIO(file.data), file.name)] if file else []
+            await self._message(channel, message).edit(attachments=files, allowed_mentions=NO_MENTIONS)
+
+        await self._call("attach", send, self.edits(channel), priority=Priority.FINAL)
 
     async def delete(self, channel: int, message: int) -> None:
         async def send() -> None:
@@ -156,6 +183,21 @@ class DiscordApi:
         except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
             log.warning("an interaction could not be acknowledged: %s", traced(error))
 
+    async def acknowledge_press(self, interaction: discord.Interaction) -> None:
+        """Say that a press was heard, and show nothing for it. Discord: within 3 seconds."""
+        try:
+            await interaction.response.defer()
+        except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
+            log.warning("a press could not be acknowledged: %s", traced(error))
+
+    async def whisper(self, interaction: discord.Interaction, text: str) -> None:
+        """Tell something to the one who has pressed a button, and to nobody else."""
+
+        async def send() -> None:
+            await interaction.followup.send(text, ephemeral=True, allowed_mentions=NO_MENTIONS)
+
+        await self._call("whisper", send, self._caller.budget(("answer",), ANSWERS))
+
     async def answer(self, interaction: discord.Interaction, text: str) -> None:
         """Answer what was acknowledged."""
 
@@ -188,6 +230,17 @@ class DiscordApi:
                 raise PassingError(type(error).__name__) from error
 
         return await self._caller.call(name, attempt, budget, priority=priority, is_admitted=is_admitted, found=found)
+
+
+def _view(controls: Sequence[Button]) -> discord.ui.View | None:
+    """The buttons as discord.py wants them. It is not to wait for them to be pressed: that is heard elsewhere."""
+    if not controls:
+        return None
+    view = discord.ui.View(timeout=None)
+    for control in controls:
+        view.add_item(discord.ui.Button(label=control.label, custom_id=control.id))
+    view.stop()
+    return view
 
 
 def _named(name: str, error: discord.HTTPException) -> Exception:

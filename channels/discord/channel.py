@@ -100,6 +100,7 @@ class DiscordChannel:
             intents=intents(hears_all=hears_all(flags)),
             commands=[reset_command(self._take_reset_command)],
             on_heard=self._hear,
+            on_pressed=self._take_press,
             on_connected=on_connected,
         )
         try:
@@ -154,6 +155,21 @@ class DiscordChannel:
                 await self._api.answer(interaction, await self._reset(interaction))
             except SurfaceError as error:
                 log.error("the reset cannot be confirmed: %s", error)
+
+    async def _take_press(self, interaction: discord.Interaction, button: str) -> None:
+        """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
+        if self._stopping.is_set():
+            return
+        with self._in_hearing():
+            await self._api.acknowledge_press(interaction)
+            word = words.NOT_HERE
+            if self._serves(interaction.guild_id):
+                word = await self._intake.press(button, author=str(interaction.user.id))
+            if word:
+                try:
+                    await self._api.whisper(interaction, word)
+                except SurfaceError as error:
+                    log.error("who has pressed a button cannot be told: %s", error)
 
     async def _reset(self, interaction: discord.Interaction) -> str:
         """What there is to say about it."""

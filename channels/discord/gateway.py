@@ -43,6 +43,7 @@ class Connection(discord.Client):
     Args:
         commands: the application commands that there are to be; nothing is told to Discord if it knows them.
         on_heard: awaited with each message, the bot's own included.
+        on_pressed: awaited with each press of a button, and with the button's id.
         on_connected: called with each new session. Discord may begin one anew at any time.
     """
 
@@ -52,6 +53,7 @@ class Connection(discord.Client):
         intents: discord.Intents,
         commands: Sequence[Command],
         on_heard: Callable[[discord.Message], Awaitable[None]],
+        on_pressed: Callable[[discord.Interaction, str], Awaitable[None]],
         on_connected: Callable[[], None],
     ) -> None:
         super().__init__(
@@ -65,6 +67,7 @@ class Connection(discord.Client):
             max_ratelimit_timeout=LONG_WAIT,
         )
         self._on_heard = on_heard
+        self._on_pressed = on_pressed
         self._on_connected = on_connected
         self._tree = _Tree(self)
         for command in commands:
@@ -91,6 +94,11 @@ class Connection(discord.Client):
 
     async def on_message(self, message: discord.Message) -> None:
         await self._on_heard(message)
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        if interaction.type is discord.InteractionType.component:
+            data: Any = interaction.data
+            await self._on_pressed(interaction, str(data["custom_id"]))
 
     async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
         """Discord.py's own word on it would quote what was said."""

@@ -1,15 +1,17 @@
 """Shows a reply in a Discord channel, thread or direct message."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from channels.calls import RefusedError
-from channels.channel import Limits, Priority
+from channels.channel import Button, File, Limits, Priority
 from channels.discord.api import ARCHIVED, GONE, DiscordApi
 from channels.discord.text import inert
 from channels.messages import Edited, MessageSurface
 from channels.pacer import Budget
 from channels.receipts import Receipts
+
+T = TypeVar("T")
 
 #: Discord takes 2000, and does not say of what: characters or UTF-16 units.
 LIMITS = Limits(chunk_size=1_900, measure=lambda text: len(inert(text).encode("utf-16-le")) // 2)
@@ -48,7 +50,9 @@ class DiscordSurface(MessageSurface):
     def _edits(self) -> Budget:
         return self._api.edits(self._channel)
 
-    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
+    async def _post(
+        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
+    ) -> str | None:
         reply_to = int(previous) if previous else self._question
 
         async def found() -> int | None:
@@ -58,6 +62,7 @@ class DiscordSurface(MessageSurface):
         message = await self._api.post(
             self._channel,
             inert(text),
+            controls,
             reply_to=reply_to,
             name=f"{self._turn_id} {position} {self._posted}",  # the same position is posted again if it was deleted
             priority=priority,
@@ -69,19 +74,42 @@ class DiscordSurface(MessageSurface):
         self._posted += 1
         return str(message)
 
-    async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited:
+    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
+        return await self._opened(lambda: self._try_edit(int(message_id), text, controls, priority))
+
+    async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
+        """Let the last message have the file. That can be done any number of times, for it then has it once."""
+        if known is not None and known != last:
+            await self._detach(known)
+        await record(last)
+        await self._opened(lambda: self._api.attach(self._channel, int(last), file))
+
+    async def _detach(self, file_id: str) -> None:
         try:
-            return await self._try_edit(int(message_id), text, priority)
+            await self._opened(lambda: self._api.attach(self._channel, int(file_id), None))
+        except RefusedError as refusal:
+            if refusal.code not in _DELETED:
+                raise
+
+    async def _opened(self, edit: Callable[[], Awaitable[T]]) -> T:
+        """What `edit` returns; a thread that was archived is opened for it."""
+        try:
+            return await edit()
         except RefusedError as refusal:
             if refusal.code != ARCHIVED:
                 raise
         await self._api.unarchive(self._channel)
-        return await self._try_edit(int(message_id), text, priority)
+        return await edit()
 
-    async def _try_edit(self, message: int, text: str, priority: Priority) -> Edited:
+    async def _try_edit(self, message: int, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
         try:
             shown = await self._api.edit(
-                self._channel, message, inert(text), priority=priority, is_admitted=self.is_admitted(self._edits)
+                self._channel,
+                message,
+                inert(text),
+                controls,
+                priority=priority,
+                is_admitted=self.is_admitted(self._edits),
             )
         except RefusedError as refusal:
             if refusal.code not in GONE:

@@ -13,8 +13,18 @@ from channels.pacer import Budget, Window
 
 Answer = Mapping[str, Any]
 
+#: Seconds that sending a file may take.
+UPLOAD_TIMEOUT = 60.0
+
 #: Slack: errors that say nothing of the call itself.
-_PASSING = {"internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org"}
+_PASSING = {
+    "file_update_failed",
+    "internal_error",
+    "fatal_error",
+    "service_unavailable",
+    "request_timeout",
+    "team_added_to_org",
+}
 
 
 class SlackApi:
@@ -36,19 +46,54 @@ class SlackApi:
         priority: Priority = Priority.PROGRESS,
         is_admitted: bool = False,
         reads: bool = False,
+        is_form: bool = False,
         found: Callable[[], Awaitable[Answer | None]] | None = None,
     ) -> Answer | None:
         """Call `method`: see `Caller.call`.
 
         Args:
             reads: Slack: methods that read take their arguments in the query and not as JSON.
+            is_form: Slack: some that write take them as a form alone.
         """
-        sent = {"http_verb": "GET", "params": dict(arguments)} if reads else {"json": dict(arguments)}
+        if reads:
+            sent = {"http_verb": "GET", "params": dict(arguments)}
+        else:
+            sent = {"data" if is_form else "json": dict(arguments)}
 
         async def send() -> Answer:
             return await self._send(method, sent)
 
         return await self._caller.call(method, send, budget, priority=priority, is_admitted=is_admitted, found=found)
+
+    async def send_file(self, name: str, data: bytes, budget: Budget) -> str:
+        """Send a file; its id. What was sent and is not shown to anybody is as good as never sent, so that a failure
+        in passing is met by beginning anew.
+        """
+
+        async def send() -> str:
+            form = {"filename": name, "length": len(data)}
+            place = await self._send("files.getUploadURLExternal", {"data": form})
+            await self._put(str(place["upload_url"]), data)
+            return str(place["file_id"])
+
+        sent = await self._caller.call("upload", send, budget, priority=Priority.FINAL)
+        assert sent is not None, "only a tick may be dropped"
+        return sent
+
+    async def _put(self, url: str, data: bytes) -> None:
+        timeout = aiohttp.ClientTimeout(total=UPLOAD_TIMEOUT)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+                session.post(url, data=data) as answer,
+            ):
+                status = answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise PassingError(type(error).__name__) from error
+        if status == 429 or status >= 500:
+            raise PassingError(f"HTTP {status}")
+        if status != 200:
+            raise RefusedError("upload", f"HTTP {status}")
 
     async def _send(self, method: str, sent: Mapping[str, Any]) -> Answer:
         try:

@@ -17,13 +17,14 @@ from channels import words
 from channels.channel import Heard
 from channels.intake import Intake
 from channels.slack.api import SlackApi, is_passing, refusal
+from channels.slack.files import TIER_4
 from channels.slack.hearing import NAME, hear, place
 from channels.slack.people import People
 from channels.slack.reactions import receipts
 from channels.slack.socket import connect
 from channels.slack.surface import SlackSurface
-from channels.slack.text import to_words, users_named
-from core.errors import SettingsError
+from channels.slack.text import plain, to_words, users_named
+from core.errors import SettingsError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Inbox
 from core.secrets import traced
@@ -47,6 +48,7 @@ SCOPES = frozenset(
         "channels:history",
         "chat:write",
         "commands",
+        "files:write",
         "groups:history",
         "im:history",
         "metadata.message:read",
@@ -90,6 +92,7 @@ class SlackChannel:
             client=self._client, before_authorize=self._dispatch, attaching_conversation_kwargs_enabled=False
         )
         self._app.command(RESET_COMMAND)(self._take_reset_command)
+        self._pressing: set[asyncio.Task[None]] = set()
         self._socket = connect(self._app, settings.app_token)
 
     async def start(self) -> None:
@@ -105,6 +108,8 @@ class SlackChannel:
 
     async def stop(self) -> None:
         await self._socket.close_async()
+        if self._pressing:
+            await asyncio.wait(self._pressing, timeout=SETTLE_TIMEOUT)
         await self._intake.settle(SETTLE_TIMEOUT)
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
@@ -129,6 +134,10 @@ class SlackChannel:
         """
         if body.get("command") == RESET_COMMAND:
             return await next()
+        if body.get("type") == "block_actions":  # Slack: it waits for 3 seconds, and does not deliver it again
+            for action in body.get("actions", ()):
+                self._begin_press(body, str(action.get("action_id")))
+            return BoltResponse(status=200)
         try:
             if body.get("type") == "event_callback" and (call := hear(body)):
                 await self._intake.take(call)
@@ -136,6 +145,31 @@ class SlackChannel:
             log.error("an event could not be taken: %s", traced(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
+
+    def _begin_press(self, body: Mapping[str, Any], button: str) -> None:
+        task = asyncio.create_task(self._take_press(body, button), name="press")
+        self._pressing.add(task)
+        task.add_done_callback(self._pressing.discard)
+
+    async def _take_press(self, body: Mapping[str, Any], button: str) -> None:
+        """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
+        try:
+            team, channel, user = body["team"]["id"], body["channel"]["id"], body["user"]["id"]
+            if word := await self._intake.press(button, author=user):
+                await self._whisper(team, channel, user, body["container"].get("thread_ts"), word)
+        except SurfaceError as error:
+            log.error("who has pressed a button cannot be told: %s", error)
+        except Exception as error:
+            log.error("a press could not be taken: %s", traced(error))
+
+    async def _whisper(self, team: str, channel: str, user: str, thread_ts: str | None, text: str) -> None:
+        said = {
+            "channel": channel,
+            "user": user,
+            "text": plain(text),
+            **({"thread_ts": thread_ts} if thread_ts else {}),
+        }
+        await self._api.call("chat.postEphemeral", said, self._api.budget(("chat.postEphemeral", team), TIER_4))
 
     async def _take_reset_command(self, ack: AsyncAck, command: dict[str, Any]) -> None:
         """Start over in the thread of this channel or direct message in which the asker spoke last.

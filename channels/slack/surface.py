@@ -1,15 +1,19 @@
 """Shows a reply in a Slack thread."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from channels.calls import RefusedError
-from channels.channel import Limits, Priority
+from channels.channel import Button, File, Limits, Priority
 from channels.messages import Edited, MessageSurface
 from channels.pacer import Budget, Window
 from channels.receipts import Receipts
 from channels.slack.api import Answer, SlackApi
+from channels.slack.files import TIER_3, Files
 from channels.slack.text import inert, plain
+
+log = logging.getLogger(__name__)
 
 #: One size for every way that Slack has of showing text: `chat.update` fails above about 4,000 characters,
 #: and its limits on blocks and streams are larger.
@@ -18,9 +22,6 @@ LIMITS = Limits(chunk_size=3_500, measure=lambda text: len(inert(text).encode())
 #: Slack: one message a second in a channel, with short bursts. A shorter window would allow two bursts on end, and
 #: without the quarter of a second on top what the network delays would come too often.
 POSTS = Window(calls=5, seconds=5.25)
-
-#: Slack's Tier 3, for each method by itself: 50 calls a minute for an app in a workspace.
-TIER_3 = Window(calls=50, seconds=60)
 
 #: Marks what was posted, so that it is found again when Slack's answer to its posting was lost.
 _METADATA = "parley_chunk"
@@ -51,6 +52,7 @@ class SlackSurface(MessageSurface):
         self._thread_ts = str(address["thread_ts"])
         self._asked_ts = str(address["ts"])
         self._turn_id = turn_id
+        self._files = Files(api, self._team)
 
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
@@ -63,11 +65,11 @@ class SlackSurface(MessageSurface):
     def _edits(self) -> Budget:
         return self._api.budget(("chat.update", self._team), TIER_3)
 
-    async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited:
+    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
         try:
             answer = await self._api.call(
                 "chat.update",
-                {"channel": self._channel, "ts": message_id, **_content(text)},
+                {"channel": self._channel, "ts": message_id, **_content(text, controls)},
                 self._edits,
                 priority=priority,
                 is_admitted=self.is_admitted(self._edits),
@@ -78,7 +80,9 @@ class SlackSurface(MessageSurface):
             return Edited.GONE
         return Edited.DROPPED if answer is None else Edited.DONE
 
-    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
+    async def _post(
+        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
+    ) -> str | None:
         async def found() -> Answer | None:
             return (await self._messages()).get(position) if self._turn_id else None
 
@@ -93,7 +97,7 @@ class SlackSurface(MessageSurface):
                     "event_type": _METADATA,
                     "event_payload": {"turn": self._turn_id, "chunk": position},
                 },
-                **_content(text),
+                **_content(text, controls),
             },
             self._posts,
             priority=priority,
@@ -107,6 +111,16 @@ class SlackSurface(MessageSurface):
 
     async def _messages(self) -> dict[int, Answer]:
         """The messages of this reply, by their positions, as Slack has them."""
+        own = {}
+        for message in await self._thread():
+            metadata = message.get("metadata") or {}
+            payload = metadata.get("event_payload") or {}
+            if metadata.get("event_type") == _METADATA and payload.get("turn") == self._turn_id:
+                own[int(payload["chunk"])] = message
+        return own
+
+    async def _thread(self) -> Sequence[Answer]:
+        """What stands in the thread since the message that is answered."""
         answer = await self._api.call(
             "conversations.replies",
             {
@@ -119,13 +133,32 @@ class SlackSurface(MessageSurface):
             self._api.budget(("conversations.replies", self._team), TIER_3),
             reads=True,
         )
-        own = {}
-        for message in (answer or {}).get("messages", ()):
-            metadata = message.get("metadata") or {}
-            payload = metadata.get("event_payload") or {}
-            if metadata.get("event_type") == _METADATA and payload.get("turn") == self._turn_id:
-                own[int(payload["chunk"])] = message
-        return own
+        found: Sequence[Answer] = (answer or {}).get("messages", ())
+        return found
+
+    async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
+        """Post the file into the thread, as a message of its own: Slack has no other way."""
+        del last
+        if known is not None:
+            try:
+                return await self._share(file, known)
+            except RefusedError as refusal:  # it was never sent whole, or is deleted
+                log.info("a file is sent anew: %s", refusal)
+        file_id = await self._files.send(file)
+        await record(file_id)
+        return await self._share(file, file_id)
+
+    async def _share(self, file: File, file_id: str) -> None:
+        """Show a file, unless it is shown already."""
+
+        async def found() -> Answer | None:
+            return next((message for message in await self._thread() if _holds(message, file_id)), None)
+
+        if await found() is None:
+            await self._files.share(file_id, file.name, channel=self._channel, thread_ts=self._thread_ts, found=found)
+
+    async def _detach(self, file_id: str) -> None:
+        await self._files.delete(file_id)
 
     async def _delete(self, message_id: str) -> None:
         try:
@@ -139,10 +172,21 @@ class SlackSurface(MessageSurface):
                 raise
 
 
-def _content(text: str) -> dict[str, Any]:
+def _holds(message: Answer, file_id: str) -> bool:
+    return any(file.get("id") == file_id for file in message.get("files") or ())
+
+
+def _content(text: str, controls: Sequence[Button]) -> dict[str, Any]:
     """Markdown for those who read it, and plain text for notifications."""
     notice = plain(text)
+    blocks: list[dict[str, Any]] = [{"type": "markdown", "text": inert(text)}]
+    if controls:
+        blocks.append({"type": "actions", "elements": [_button(control) for control in controls]})
     return {
-        "blocks": [{"type": "markdown", "text": inert(text)}],
+        "blocks": blocks,
         "text": notice if len(notice) <= _NOTICE_SIZE else f"{notice[:_NOTICE_SIZE]}…",
     }
+
+
+def _button(control: Button) -> dict[str, Any]:
+    return {"type": "button", "action_id": control.id, "text": {"type": "plain_text", "text": control.label}}

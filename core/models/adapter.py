@@ -12,7 +12,7 @@ from google.genai import types
 from pydantic import Field, SkipValidation
 
 from core.endings import BLOCKED
-from core.errors import ContentBlockedError, ProviderStalledError
+from core.errors import ContentBlockedError, ProviderSilentError, ProviderStalledError
 from core.models.attempts import attempts
 from core.models.messages import clean_json, clean_text, convert_messages, unique_id
 from core.models.provider import (
@@ -43,7 +43,8 @@ class ModelAdapter(BaseLlm):
     - the same with `error_code`, when there is neither text nor a call: `NO_CONTENT`, or else the finish
       reason (`MAX_TOKENS`, `MALFORMED_FUNCTION_CALL`, ...). ADK stores it and ends its run.
     - an error of `core.errors`: the provider's own, `ContentBlockedError` when the safety rules left nothing,
-      or `ProviderStalledError` when the stream went silent for `idle_seconds` or just ended.
+      `ProviderSilentError` when the stream says nothing for `idle_seconds`, or `ProviderStalledError` when it just
+      ended. The time that tools take between two calls does not count.
 
     With `stream=True` a partial response for each delta of text or thought comes before.
 
@@ -100,7 +101,7 @@ class ModelAdapter(BaseLlm):
             if not idle.expired():
                 raise
             message = f"{self.provider.name} said nothing for {self.idle_seconds:g} seconds"
-            raise ProviderStalledError(message) from None
+            raise ProviderSilentError(message) from None
 
     def _final(self, answer: "_Answer", done: Done) -> LlmResponse:
         usage = done.usage

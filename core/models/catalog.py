@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import cast
 
-from core.errors import ProviderStalledError, SettingsError
+from core.errors import ProviderSilentError, ProviderStalledError, SettingsError
 from core.models.provider import Failed, Message, Provider, ProviderEvent, Request, Text
 
 _KNOWN = "gemini-NAME, openai/NAME, anthropic/NAME or local/NAME"
@@ -58,7 +58,7 @@ async def probe(provider: Provider, model: str, seconds: float = 30.0) -> None:
         async with asyncio.timeout(seconds), aclosing(events):
             event = await anext(events, None)
     except TimeoutError:
-        raise ProviderStalledError(f"{provider.name} said nothing for {seconds:g} seconds") from None
+        raise ProviderSilentError(f"{provider.name} said nothing for {seconds:g} seconds") from None
     if isinstance(event, Failed):
         raise event.error
     if event is None:

@@ -8,8 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.history import interrupted
 from core.sessions.record import measured, to_row
-from core.tokens import estimate
 from core.store.schema import messages
+from core.tokens import estimate
 
 
 async def reopen(connection: AsyncConnection, session_id: str, invocation_id: str) -> None:

@@ -3,6 +3,6 @@
 from sandbox.slack.faults import Faults
 from sandbox.slack.journal import Call, Envelope
 from sandbox.slack.server import SlackSandbox
-from sandbox.slack.workspace import Change, Channel, Message, User, Version
+from sandbox.slack.workspace import Change, Channel, File, Message, User, Version
 
-__all__ = ["Call", "Change", "Channel", "Envelope", "Faults", "Message", "SlackSandbox", "User", "Version"]
+__all__ = ["Call", "Change", "Channel", "Envelope", "Faults", "File", "Message", "SlackSandbox", "User", "Version"]

@@ -44,9 +44,7 @@ class Commands:
 
     async def give(self, user: User, channel: Channel, command: str, text: str, response_base: str) -> list[Message]:
         """Send the command, and return what the person sees; the list grows with what comes later."""
-        key = f"{self._workspace.team_id}/{secrets.randbelow(10**13)}/{secrets.token_urlsafe(18)}"
-        invocation = Invocation(user, channel, monotonic() + RESPONSE_LIFE / self._speed, [])
-        self._invocations[key] = invocation
+        key, invocation = self._begin(user, channel)
         if not self._sockets.connected:
             return self._failed(invocation, command, "dispatch_failed")
         delivery = self._sockets.deliver(
@@ -78,6 +76,16 @@ class Commands:
             except SlackError:
                 return self._failed(invocation, command, "dispatch_failed")
         return invocation.seen
+
+    def response_url(self, user: User, channel: Channel, response_base: str) -> str:
+        """Where an answer to something else that he did may be posted."""
+        return response_base + self._begin(user, channel)[0]
+
+    def _begin(self, user: User, channel: Channel) -> tuple[str, Invocation]:
+        key = f"{self._workspace.team_id}/{secrets.randbelow(10**13)}/{secrets.token_urlsafe(18)}"
+        invocation = Invocation(user, channel, monotonic() + RESPONSE_LIFE / self._speed, [])
+        self._invocations[key] = invocation
+        return key, invocation
 
     def respond(self, key: str, values: Mapping[str, Any]) -> None:
         """Take a post to a `response_url`.

@@ -20,7 +20,8 @@ class Fault:
 class Faults:
     """Faults to come. Each method's are used up in the order in which they were asked for, one a call.
 
-    The methods' names are Slack's (`chat.postMessage`); `response_url` stands for posts to one.
+    The methods' names are Slack's (`chat.postMessage`); `response_url` stands for posts to one, and `upload` for the
+    sending of a file's bytes.
     """
 
     def __init__(self) -> None:

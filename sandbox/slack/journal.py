@@ -10,7 +10,8 @@ from sandbox.slack.workspace import Change
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """One call of the Web API, or one post to a `response_url` (its method is `response_url`).
+    """One call of the Web API, one post to a `response_url` (its method is `response_url`), or one sending of a file's
+    bytes (`upload`).
 
     Attributes:
         status: the HTTP status that was answered; 0 as long as none was, and for a reply that was lost.
@@ -34,7 +35,7 @@ class Envelope:
     """One sending of one Socket Mode envelope; a redelivery is another one with the same `id`.
 
     Attributes:
-        type: `events_api` or `slash_commands`.
+        type: `events_api`, `slash_commands` or `interactive`.
         attempt: 0 for the first delivery, then what `retry_attempt` said.
         reason: what `retry_reason` said.
         sent_at, acknowledged_at: on the monotonic clock, in seconds.
@@ -42,7 +43,7 @@ class Envelope:
     """
 
     id: str
-    type: Literal["events_api", "slash_commands"]
+    type: Literal["events_api", "slash_commands", "interactive"]
     payload: dict[str, Any]
     sent_at: float
     attempt: int = 0

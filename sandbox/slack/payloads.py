@@ -1,12 +1,11 @@
 """The JSON that Slack writes about users, channels and messages."""
 
-import hashlib
 import mimetypes
 from time import time
 from typing import Any
 
 from sandbox.slack.markup import block_id, rich_text
-from sandbox.slack.workspace import Channel, Message, User, Workspace
+from sandbox.slack.workspace import Channel, File, Message, User, Workspace
 
 TEAM_NAME, TEAM_DOMAIN = "Sandbox", "sandbox"
 
@@ -40,8 +39,10 @@ class Payloads:
             fields |= {
                 "client_msg_id": None,
                 "team": None,
+                "bot_id": None,
+                "bot_profile": None,
                 "upload": False,
-                "files": [self.file(message, name) for name in message.files],
+                "files": [self.file(message, file) for file in message.files],
             }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -88,17 +89,16 @@ class Payloads:
             for index, block in enumerate(message.content.blocks)
         ]
 
-    def file(self, message: Message, name: str) -> dict[str, Any]:
+    def file(self, message: Message, file: File) -> dict[str, Any]:
         created = int(float(message.ts))
-        extension = name.rpartition(".")[2].lower()
-        id_ = "F0" + hashlib.sha256(f"{message.ts}/{name}".encode()).hexdigest()[:9].upper()
+        extension = file.name.rpartition(".")[2].lower()
         return {
-            "id": id_,
+            "id": file.id,
             "created": created,
             "timestamp": created,
-            "name": name,
-            "title": name,
-            "mimetype": mimetypes.guess_type(name)[0] or "application/octet-stream",
+            "name": file.name,
+            "title": file.title or file.name,
+            "mimetype": mimetypes.guess_type(file.name)[0] or "application/octet-stream",
             "filetype": extension,
             "pretty_type": extension.upper(),
             "user": message.user,

@@ -15,13 +15,15 @@ from sandbox.slack.directory import Directory
 from sandbox.slack.door import Door
 from sandbox.slack.events import Events
 from sandbox.slack.faults import Faults
+from sandbox.slack.files import Files
 from sandbox.slack.journal import Envelope, Journal, Subscription
 from sandbox.slack.limits import RateLimits
 from sandbox.slack.markup import Content
 from sandbox.slack.payloads import Payloads
+from sandbox.slack.presses import Presses
 from sandbox.slack.socket_mode import SocketMode
 from sandbox.slack.web_api import SCOPES, WebApi
-from sandbox.slack.workspace import Change, Channel, Message, User, Workspace, new_id
+from sandbox.slack.workspace import Change, Channel, File, Message, User, Workspace, new_id
 
 T = TypeVar("T")
 
@@ -79,15 +81,20 @@ class SlackSandbox:
             lambda payload: self._sockets.deliver("events_api", payload),
         )
         self._commands = Commands(self._workspace, self._sockets, token=verification, speed=speed)
+        self._presses = Presses(
+            self._workspace, payloads, self._sockets, self._commands, token=verification, speed=speed
+        )
         api = WebApi(self._workspace, payloads, self.scopes, bot_token=self.bot_token, app_token=self.app_token)
         Chat(api)
         Directory(api)
+        self._files = Files(api, self._journal, self.faults)
         api.add("apps.connections.open", self._open_connection, tokens=("app",))
         limits = RateLimits(speed) if rate_limits else None
         door = Door(self._journal, self.faults, limits, api, self._commands)
         app = web.Application(client_max_size=8 * 2**20)
         app.router.add_route("*", "/api/{method}", door.call)
         app.router.add_post("/commands/{key:.+}", door.respond)
+        app.router.add_post("/upload/v1/{key}", self._files.receive)
         app.router.add_get("/link", self._sockets.handle)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
 
@@ -100,7 +107,8 @@ class SlackSandbox:
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         self._port = self._runner.addresses[0][1]
-        self.api_url = f"http://127.0.0.1:{self._port}/api/"
+        self._files.address = f"http://127.0.0.1:{self._port}/"
+        self.api_url = f"{self._files.address}api/"
         self._sockets.start()
         return self
 
@@ -191,7 +199,7 @@ class SlackSandbox:
             thread_ts=self._root(place, thread_ts),
             subtype="file_share" if files else None,
             client_msg_id=str(uuid4()),
-            files=tuple(files),
+            files=tuple(File(new_id("F"), name) for name in files),
         )
 
     async def edit(self, user: User | str, message: Message, text: str) -> None:
@@ -239,8 +247,18 @@ class SlackSandbox:
         Posts to the `response_url` are appended to that same list as they come. If nobody is connected or
         nobody acknowledges in time, it is Slackbot who answers, as in Slack.
         """
-        base = self.api_url.removesuffix("api/") + "commands/"
-        return await self._commands.give(self._user(user), self._channel(channel), command, text, base)
+        return await self._commands.give(
+            self._user(user), self._channel(channel), command, text, self._files.address + "commands/"
+        )
+
+    async def press(self, user: User | str, message: Message, action_id: str) -> bool:
+        """Press a button of a message; whether the app acknowledged it in time. If it did not, the person sees a
+        warning sign beside the button.
+
+        Raises:
+            ValueError: the message has no such button.
+        """
+        return await self._presses.press(self._user(user), message, action_id, self._files.address + "commands/")
 
     # What Slack does
 

@@ -2,7 +2,7 @@
 
 Slack: docs.slack.dev/apis/events-api/using-socket-mode. An event that is not acknowledged within 3 seconds is
 sent again: at once, after a minute and after five. What comes while no socket is open has missed its first
-delivery, and arrives as a retry. A slash command is sent once, or not at all.
+delivery, and arrives as a retry. A slash command or a press is sent once, or not at all.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ HEARTBEAT = 10.0
 #: How long a client that does not answer may hold up the closing of its socket.
 CLOSE_TIMEOUT = 1.0
 
-EnvelopeType = Literal["events_api", "slash_commands"]
+EnvelopeType = Literal["events_api", "slash_commands", "interactive"]
 
 
 @dataclass(eq=False, slots=True)

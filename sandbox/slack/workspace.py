@@ -26,6 +26,14 @@ class User:
     is_bot: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class File:
+    id: str
+    name: str
+    data: bytes = b""
+    title: str = ""
+
+
 @dataclass(eq=False, slots=True)
 class Channel:
     """A place to talk: a public or private channel, or (`user` is set) the direct messages with one person."""
@@ -90,7 +98,7 @@ class Message:
     deleted: bool = False
     reactions: dict[str, list[str]] = field(default_factory=dict)
     ephemeral_to: str | None = None
-    files: Sequence[str] = ()
+    files: Sequence[File] = ()
     unfurl_links: bool | None = None
     unfurl_media: bool | None = None
 

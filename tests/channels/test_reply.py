@@ -74,7 +74,7 @@ class Board:
         for id_ in known[len(plan.chunks) :]:
             del self.messages[id_]
 
-    async def find(self) -> list[str]:
+    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         return list(self.messages)
 
     async def say(self, text: str) -> None:

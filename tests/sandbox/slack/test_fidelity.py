@@ -154,6 +154,10 @@ def faults_of_envelope(envelope: Envelope) -> Iterator[str]:
     if envelope.type == "slash_commands":
         shape = sample("app-backend/slash-commands/SlashCommandPayload")
         yield from faults(envelope.payload, shape, "slash command")
+    elif envelope.type == "interactive":
+        shape = sample("app-backend/interactive-components/BlockActionPayload")
+        shape["message"] = merged(shape["message"], sample("events/MessagePayload")["event"])
+        yield from faults(envelope.payload, shape, "press")
     else:
         event = envelope.payload["event"]
         yield from faults(envelope.payload, sample_of_event(event), f"{event['type']}/{event.get('subtype')}")
@@ -199,6 +203,9 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
     await client.reactions_remove(channel=general, timestamp=ts, name="eyes")
     await client.chat_delete(channel=general, ts=ts)
 
+    await client.files_upload_v2(channel=general, thread_ts=question.ts, filename="a.md", content="# A")
+    await client.conversations_replies(channel=general, ts=question.ts)
+
     await refused(client.chat_postMessage(channel=general, text=""))
     await refused(client.chat_postMessage(channel=general, blocks=BLOCKS * 20))
     await refused(client.chat_update(channel=general, ts=ts, text="gone"))
@@ -225,6 +232,16 @@ async def walk_through_the_events(slack: SlackSandbox) -> None:
     await slack.open_home("ada", "home")
 
 
+async def walk_through_the_presses(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    button = {"type": "button", "action_id": "yes", "value": "1", "text": {"type": "plain_text", "text": "Yes"}}
+    for place in (slack.channels["general"], slack.open_dm("ada")):
+        root = await slack.say("ada", place, "hello")
+        for thread in ({}, {"thread_ts": root.ts}):
+            blocks = [{"type": "actions", "elements": [button]}]
+            await client.chat_postMessage(channel=place.id, text="?", blocks=blocks, **thread)
+            assert await slack.press("ada", slack.messages(place)[-1], "yes")
+
+
 async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect) -> None:
     async with SlackSandbox(rate_limits=False) as slack:
         app, client = AsyncApp(client=client_of(slack)), client_of(slack)
@@ -242,11 +259,16 @@ async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect)
         await walk_through_the_events(slack)
         await slack.command("ada", "general", "/reset", "now")
         await slack.command("ada", slack.open_dm("ada"), "/reset")
+        app.action("yes")(reset)
+        await walk_through_the_presses(slack, client)
         await walk_through_the_api(slack, client)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
 
         found = {
-            fault for call in slack.calls for fault in faults(call.reply, sample_of_method(call.method), call.method)
+            fault
+            for call in slack.calls
+            if call.method != "upload"
+            for fault in faults(call.reply, sample_of_method(call.method), call.method)
         } | {fault for envelope in slack.envelopes for fault in faults_of_envelope(envelope)}
         assert sorted(found) == []
         subscribed = {
