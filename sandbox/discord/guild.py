@@ -161,6 +161,12 @@ class Message:
         return self.versions[-1].text
 
     @property
+    def buttons(self) -> dict[str, str]:
+        """What is on its buttons, and their custom ids."""
+        components = [part for row in self.content.components for part in (row, *row.get("components", ()))]
+        return {part["label"]: part["custom_id"] for part in components if part.get("label") and "custom_id" in part}
+
+    @property
     def pings(self) -> frozenset[str]:
         """Whom this message calls, or called in any text that it had: ids of users and roles, `everyone`, `here`."""
         return frozenset[str]().union(*(version.pings for version in self.versions))

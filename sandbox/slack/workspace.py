@@ -112,6 +112,12 @@ class Message:
         return self.content.blocks
 
     @property
+    def buttons(self) -> dict[str, str]:
+        """What is on its buttons, and their action ids."""
+        elements = (e for b in self.blocks or () if b["type"] == "actions" for e in b.get("elements", ()))
+        return {e["text"]["text"]: e["action_id"] for e in elements if e.get("type") == "button"}
+
+    @property
     def pings(self) -> frozenset[str]:
         """Whom this message calls, or called in any text that it had.
 

@@ -99,10 +99,23 @@ class Desk:
             name, _, rest = line[1:].partition(" ")
             if own := self._own.get(name):
                 return own(rest.strip())
+            if name == "press":
+                return await self._press(rest.strip())
             await self.platform.command(self.speaker, self.place, name, rest.strip())
         except RefusedError as refusal:
             return str(refusal)
         return ""
+
+    async def _press(self, label: str) -> str:
+        """Press the newest button that says so, of what one sees here."""
+        seen = list(self.platform.messages(self.place, self.speaker))
+        seen += [m.newest for m in seen if m.newest is not None]
+        for message in sorted(seen, key=lambda message: message.sent_at, reverse=True):
+            for name, button in message.buttons.items():
+                if name.casefold() == label.casefold():
+                    await self.platform.press(self.speaker, message, button)
+                    return ""
+        return f"There is no button {label!r} here."
 
     def _home(self, channel: str) -> Place:
         direct = self.platform.direct(self.speaker)

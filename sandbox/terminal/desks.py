@@ -13,6 +13,7 @@ What you type is said where you are.
 /channel NAME  go to a channel: {channels}
 /dm  go to the direct messages with {bot}
 /thread ID|last  go to the thread of a message (last: of what was said last)
+/press LABEL  press the newest button here that says so
 /quit  leave
 Any other /command is sent to the bot, as {platform} does it."""
 

@@ -94,6 +94,16 @@ class DiscordPlatform:
         except ValueError as error:
             raise RefusedError(str(error)) from error
 
+    async def press(self, person: Person, message: Message, button: str) -> None:
+        room = message.thread or message.channel
+        found = next((m for m in self._seen(room, person) if m.id == message.id), None)
+        if found is None:
+            raise RefusedError("The message is gone.")
+        try:
+            await self._discord.press(person.id, found, button)
+        except ValueError as error:
+            raise RefusedError(str(error)) from error
+
     def changes(self) -> AsyncGenerator[Happening, None]:
         def changed(change: Change) -> Message | None:
             return None if change.message.type == THREAD_STARTER else self._message(change.message)
@@ -155,7 +165,7 @@ class DiscordPlatform:
             by_bot=message.author.id == self._discord.bot_id,
             sent_at=message.posted_at.timestamp(),
             text=self._texts.of(message.id, message.content, lambda: self._markdown(message, names)),
-            plain=self._thinking if message.loading else _plain(message.content, names),
+            plain=self._thinking if message.loading else _plain(message.content, names, message.buttons),
             thread=_thread(message),
             revision=len(message.versions) - 1,
             edited=message.edited,
@@ -165,6 +175,7 @@ class DiscordPlatform:
             reactions=tuple(Reaction(emoji, len(users)) for emoji, users in message.reactions.items()),
             replies=len(newest),
             newest=newest[-1] if newest else None,
+            buttons=message.buttons,
         )
 
     def _markdown(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
@@ -183,10 +194,9 @@ def _thread(message: DiscordMessage) -> str | None:
     return channel.id if channel.is_thread and channel.id != message.id else None
 
 
-def _plain(content: Content, names: Mapping[str, str]) -> str:
-    parts = [shown(text, names) for text in (content.text, *_embedded(content))]
-    parts += [f"[file {attachment.name}]" for attachment in content.attachments]
-    return "\n".join(filter(None, parts))
+def _plain(content: Content, names: Mapping[str, str], buttons: Iterable[str] = ()) -> str:
+    text = "\n".join(filter(None, (shown(text, names) for text in (content.text, *_embedded(content)))))
+    return talk.with_extras(text, (attachment.name for attachment in content.attachments), buttons)
 
 
 def _embedded(content: Content) -> list[str]:

@@ -66,6 +66,15 @@ class SlackPlatform:
             raise RefusedError(f"/{name} is not supported in threads. Sorry!")
         await self._slack.command(person.id, place.channel, f"/{name}", text)
 
+    async def press(self, person: Person, message: Message, button: str) -> None:
+        found = next((m for m in self._slack.messages(message.channel) if m.ts == message.id), None)
+        try:
+            heard = found is not None and await self._slack.press(person.id, found, button)
+        except ValueError as error:
+            raise RefusedError(str(error)) from error
+        if not heard:
+            raise RefusedError(f"{self.bot} has not heard it.")
+
     def changes(self) -> AsyncGenerator[Happening, None]:
         return talk.happenings(self._slack.changes(), lambda change: self._message(change.message))
 
@@ -95,7 +104,7 @@ class SlackPlatform:
             by_bot=message.bot_id == self._slack.bot_id,
             sent_at=float(message.ts),
             text=self._texts.of((message.channel.id, message.ts), message.content, lambda: self._markdown(message)),
-            plain=message.text,
+            plain=talk.with_extras(message.text, (file.name for file in message.files), message.buttons),
             thread=message.thread_ts if message.is_reply else None,
             revision=len(message.versions) - 1,
             edited=message.edited,
@@ -105,6 +114,7 @@ class SlackPlatform:
             ),
             replies=len(shown),
             newest=shown[-1] if shown else None,
+            buttons=message.buttons,
         )
 
     def _markdown(self, message: SlackMessage) -> str:
@@ -114,7 +124,7 @@ class SlackPlatform:
             text = mrkdwn.from_markdown(message.content.text, self._name)
         else:
             text = mrkdwn.from_mrkdwn(message.content.text, self._name)
-        return Emoji.replace(text)
+        return "\n\n".join(filter(None, [Emoji.replace(text), *(f"`[file {file.name}]`" for file in message.files)]))
 
     def _name(self, target: str) -> str:
         """The name behind `@U1`, `#C1` or `!here`."""

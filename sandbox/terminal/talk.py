@@ -67,6 +67,12 @@ class Texts:
         return text
 
 
+def with_extras(text: str, files: Iterable[str], buttons: Iterable[str]) -> str:
+    """The plain text of a message, with the files that it holds and what is on its buttons below it."""
+    named = [f"[file {name}]" for name in files]
+    return "\n".join(filter(None, [text, *named, " ".join(f"[ {label} ]" for label in buttons)]))
+
+
 def standing_in(place: Place, messages: Iterable[Message]) -> list[Message]:
     """Those messages of the place's channel that one sees in the place."""
     if place.thread is None:

@@ -1,6 +1,6 @@
 """What a person at the terminal sees of a platform, and does there; the same for every platform."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -63,6 +63,7 @@ class Message:
         reply_to: the message that it refers to, beside any thread; without that one's own.
         replies: how many messages its thread holds beside it.
         newest: the newest of them.
+        buttons: the platform's ids of its buttons, by what is on them.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Message:
     reactions: tuple[Reaction, ...] = ()
     replies: int = 0
     newest: "Message | None" = None
+    buttons: Mapping[str, str] = field(default_factory=dict)
 
 
 class Kind(Enum):
@@ -157,6 +159,17 @@ class Platform(Protocol):
 
         Raises:
             RefusedError: there is no such command, or not in this place.
+        """
+        ...
+
+    async def press(self, person: Person, message: Message, button: str) -> None:
+        """Press a button of a message.
+
+        Args:
+            button: its id.
+
+        Raises:
+            RefusedError: it is not there any more, or nobody has heard.
         """
         ...
 

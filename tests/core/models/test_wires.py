@@ -15,6 +15,7 @@ from core.errors import (
     ProviderError,
     ProviderLimitError,
     ProviderRequestError,
+    ProviderSilentError,
     ProviderStalledError,
     ProviderUnavailableError,
     UnknownModelError,
@@ -116,7 +117,7 @@ async def test_what_may_pass_is_tried_again_and_what_was_said_is_there_once(
 
 
 async def test_what_does_not_pass_is_tried_three_times(wire: Wired, vendor: str, subtests: pytest.Subtests) -> None:
-    kinds = {"429": ProviderLimitError, "a stall": ProviderStalledError, "an end too soon": ProviderStalledError}
+    kinds = {"429": ProviderLimitError, "a stall": ProviderSilentError, "an end too soon": ProviderStalledError}
     for what in MAY_PASS:
         with subtests.test(what):
             wire.server.then(*[[Say("Good mor"), failing(what, vendor)]] * 3)

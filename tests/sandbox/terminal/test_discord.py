@@ -149,7 +149,7 @@ async def test_what_is_no_text_is_named(desk: Desk, server: DiscordSandbox, disc
     await server.say("grace", "general", "", files={"a.txt": b"a"})
     look, file = desk.platform.messages(desk.place, desk.speaker)
     assert look.text == "Look\n\nWeather\n\n**fine**\n\n`[ Stop ]`"
-    assert look.plain == "Look\nWeather\n**fine**"
+    assert look.plain == "Look\nWeather\n**fine**\n[ Stop ]"
     assert file.plain == "[file a.txt]"
 
 

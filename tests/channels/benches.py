@@ -1,0 +1,171 @@
+"""The bot on either platform, in the words that a scenario has for both."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from channels.calls import Caller
+from sandbox.discord import Channel as DiscordPlace
+from sandbox.discord import DiscordSandbox
+from sandbox.discord import Message as DiscordMessage
+from sandbox.slack import Message as SlackMessage
+from sandbox.slack import SlackSandbox
+from tests.channels.discord import conftest as discord_tests
+from tests.channels.slack import conftest as slack_tests
+
+PLATFORMS = ("slack", "discord")
+
+#: Seconds between the attempts at a call that failed in passing.
+PAUSES = (0.01, 0.02, 0.05)
+
+
+class Talk(Protocol):
+    """One conversation, and the bot that is in it.
+
+    Attributes:
+        bot: everything between the platform and the model.
+        sandbox: the platform.
+        calls: the platform's names of the calls that a reply is made of.
+    """
+
+    bot: Any
+    sandbox: Any
+    calls: dict[str, str]
+
+    async def say(self, text: str, *, user: str = "ada") -> Any: ...
+
+    def replies(self) -> list[Any]:
+        """What the bot says to all, but for what is nothing but a file."""
+
+    def files(self) -> list[tuple[str, bytes]]:
+        """The files that can be seen, by name."""
+
+    def whispers(self, user: str = "ada") -> list[str]:
+        """What the bot has told one person alone."""
+
+    async def press(self, label: str, *, user: str = "ada") -> None:
+        """Press the button on the newest reply that has it."""
+
+    def receipts(self) -> int:
+        """How many reactions stand."""
+
+
+class SlackTalk:
+    calls = {
+        "post": "chat.postMessage",
+        "edit": "chat.update",
+        "delete": "chat.delete",
+        "find": "conversations.replies",
+        "react": "reactions.add",
+        "upload": "files.completeUploadExternal",
+    }
+
+    def __init__(self, bot: slack_tests.Bot, channel: str) -> None:
+        self.bot = bot
+        self.sandbox = bot.slack
+        self.channel = self.sandbox.channels[channel]
+        self.root: SlackMessage | None = None
+
+    async def say(self, text: str, *, user: str = "ada") -> SlackMessage:
+        said = await self.bot.ask(user, self.channel.id, text, thread_ts=self.root.ts if self.root else None)
+        self.root = self.root or said
+        return said
+
+    def replies(self) -> list[SlackMessage]:
+        return [m for m in self._own() if m.ephemeral_to is None and not m.files]
+
+    def files(self) -> list[tuple[str, bytes]]:
+        return [(file.name, file.data) for message in self._own() for file in message.files]
+
+    def whispers(self, user: str = "ada") -> list[str]:
+        return [m.text for m in self._own() if m.ephemeral_to == self.sandbox.people[user].id]
+
+    async def press(self, label: str, *, user: str = "ada") -> None:
+        message = next(m for m in reversed(self.replies()) if label in m.buttons)
+        assert await self.sandbox.press(user, message, message.buttons[label])
+
+    def receipts(self) -> int:
+        return sum(len(m.reactions) for m in self.sandbox.messages(self.channel))
+
+    def _own(self) -> list[SlackMessage]:
+        return [m for m in self.sandbox.messages(self.channel) if m.user == self.sandbox.bot_user_id]
+
+
+class DiscordTalk:
+    calls = {
+        "post": discord_tests.POST,
+        "edit": discord_tests.PATCH,
+        "delete": "DELETE /channels/{channel}/messages/{message}",
+        "find": discord_tests.HISTORY,
+        "react": "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me",
+        "upload": discord_tests.PATCH,
+    }
+
+    def __init__(self, bot: discord_tests.Bot, place: DiscordPlace) -> None:
+        self.bot = bot
+        self.sandbox = bot.server
+        self.place = place
+
+    async def say(self, text: str, *, user: str = "ada") -> DiscordMessage:
+        return await self.bot.ask(user, self.place, text)
+
+    def replies(self) -> list[DiscordMessage]:
+        return [m for m in self._own() if m.ephemeral_to is None]
+
+    def files(self) -> list[tuple[str, bytes]]:
+        return [(file.name, file.data) for message in self._own() for file in message.content.attachments]
+
+    def whispers(self, user: str = "ada") -> list[str]:
+        return [m.text for m in self._own() if m.ephemeral_to == self.sandbox.people[user]]
+
+    async def press(self, label: str, *, user: str = "ada") -> None:
+        message = next(m for m in reversed(self.replies()) if label in m.buttons)
+        seen = await self.sandbox.press(user, message, message.buttons[label])
+        assert not [m.text for m in seen if m.author.id != self.sandbox.bot_id]
+
+    def receipts(self) -> int:
+        return sum(len(m.reactions) for m in self.sandbox.messages(self.place))
+
+    def _own(self) -> list[DiscordMessage]:
+        return [m for m in self.sandbox.messages(self.place) if m.author.id == self.sandbox.bot_id]
+
+
+def texts(talk: Talk) -> list[str]:
+    return [message.text for message in talk.replies()]
+
+
+async def shows(talk: Talk, predicate: Callable[[list[str]], object]) -> list[str]:
+    """The texts of the bot's messages, once they are as wanted."""
+    try:
+        await talk.sandbox.wait_for(lambda: predicate(texts(talk)))
+    except TimeoutError as error:
+        raise TimeoutError(f"{error}\n{texts(talk)}") from None
+    return texts(talk)
+
+
+async def says(talk: Talk, *wanted: str) -> None:
+    await shows(talk, lambda found: found == list(wanted))
+
+
+@asynccontextmanager
+async def sandbox_of(platform: str) -> AsyncIterator[Any]:
+    made = SlackSandbox(rate_limits=False) if platform == "slack" else DiscordSandbox(rate_limits=False)
+    async with made as sandbox:
+        yield sandbox
+
+
+@asynccontextmanager
+async def talking(sandbox: Any, folder: Path, *script: Any, most_messages: int = 5, **more: Any) -> AsyncIterator[Talk]:
+    """A bot in a sandbox, and a conversation with it; calls that fail are soon made again."""
+    is_slack = isinstance(sandbox, SlackSandbox)
+    running: Any = slack_tests.running if is_slack else discord_tests.running
+    async with running(sandbox, folder, *script, **more) as bot:
+        quick(bot)
+        bot.answerer._most_messages = most_messages
+        yield SlackTalk(bot, "general") if is_slack else DiscordTalk(bot, sandbox.channels["general"])
+
+
+def quick(bot: Any) -> None:
+    """Let its calls be made again soon, and its windows pass quickly."""
+    bot.channel._api._caller = Caller(pauses=PAUSES, speed=100)
