@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from channels.calls import Caller
 from sandbox.discord import Channel as DiscordPlace
@@ -31,7 +31,7 @@ class Talk(Protocol):
 
     bot: Any
     sandbox: Any
-    calls: dict[str, str]
+    calls: ClassVar[dict[str, str]]
 
     async def say(self, text: str, *, user: str = "ada") -> Any: ...
 
@@ -52,7 +52,7 @@ class Talk(Protocol):
 
 
 class SlackTalk:
-    calls = {
+    calls: ClassVar[dict[str, str]] = {
         "post": "chat.postMessage",
         "edit": "chat.update",
         "delete": "chat.delete",
@@ -93,7 +93,7 @@ class SlackTalk:
 
 
 class DiscordTalk:
-    calls = {
+    calls: ClassVar[dict[str, str]] = {
         "post": discord_tests.POST,
         "edit": discord_tests.PATCH,
         "delete": "DELETE /channels/{channel}/messages/{message}",
