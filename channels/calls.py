@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import TypeVar
 
 from channels.channel import Priority
-from channels.pacer import Pacer, Window
+from channels.pacer import Budget, Pacer, Window
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -43,20 +43,28 @@ class PassingError(Exception):
 
 
 class Caller:
-    """Makes calls for all surfaces that share a platform's limits."""
+    """Makes calls for all surfaces that share a platform's limits.
 
-    def __init__(self, *, pauses: tuple[float, ...] = PAUSES) -> None:
-        self._pacer = Pacer()
+    Args:
+        speed: how many times faster than the platform's the windows run: see `Pacer`.
+    """
+
+    def __init__(self, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
+        self._pacer = Pacer(speed=speed)
         self._pauses = pauses
+
+    def budget(self, key: Hashable, window: Window) -> Budget:
+        """The budget of all that shares the limit `window`."""
+        return self._pacer.budget(key, window)
 
     async def call(
         self,
         name: str,
         send: Callable[[], Awaitable[T]],
+        budget: Budget,
         *,
-        key: Hashable,
-        window: Window,
         priority: Priority = Priority.PROGRESS,
+        is_admitted: bool = False,
         found: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
         """Make a call. One that comes too often is made again when the platform says, however often it says so.
@@ -64,7 +72,7 @@ class Caller:
         Args:
             name: what the platform calls it, for the log.
             send: makes it once. Raises `RefusedError` or `PassingError`.
-            key: what shares the limit `window`.
+            is_admitted: whether it has its place in the budget already.
             found: for a call that must not take effect twice: looks whether it has, when its answer was lost.
 
         Returns:
@@ -75,14 +83,19 @@ class Caller:
             SurfaceError: the platform stayed out of reach.
         """
         pauses = iter(self._pauses)
-        while await self._pacer.admit(key, window, priority):
+        while True:
+            if priority is Priority.TICK and not is_admitted and not budget.try_admit(priority):
+                return None
+            if priority is not Priority.TICK and not is_admitted:
+                await budget.admit(priority)
+            is_admitted = False
             try:
                 return await send()
             except PassingError as error:
                 failure = error
             log.info("%s did not succeed (%s)", name, failure)
             if failure.retry_after is not None:
-                self._pacer.refused(key, failure.retry_after)
+                budget.refused(failure.retry_after)
             if priority is Priority.TICK:
                 return None
             if failure.retry_after is not None:
@@ -92,4 +105,3 @@ class Caller:
             if (pause := next(pauses, None)) is None:
                 raise SurfaceError(f"{name}: out of reach ({failure})")
             await asyncio.sleep(pause)
-        return None

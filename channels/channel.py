@@ -1,6 +1,7 @@
 """What a platform is to the rest of the house: a `Channel` that hears, and a `Surface` that shows."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
@@ -82,6 +83,20 @@ class Surface(Protocol):
     @property
     def limits(self) -> Limits: ...
 
+    def live(self) -> AbstractContextManager[None]:
+        """While this is entered, the platform's budget keeps a call back for the reply's last word."""
+        ...
+
+    async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
+        """Wait until the platform's limits allow the next call, and keep its place for `show`. What waits is the
+        wish to show something, and not the text: who has waited shows the newest. Cancelled, it keeps none.
+
+        Args:
+            is_new: whether none of the reply's messages stands yet.
+            since: the loop's time since which what is shown is out of date.
+        """
+        ...
+
     async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
         """Make the platform show exactly `plan.chunks`.
 
@@ -89,7 +104,7 @@ class Surface(Protocol):
         differs, what is missing is posted, what is left over is deleted. Safe to repeat.
 
         Returns:
-            Whether all of it is shown now; a `TICK` may be dropped for the budget's sake.
+            Whether all of it is shown now; of a `TICK`, what finds no place in the budget is dropped.
 
         Raises:
             SurfaceError: it cannot be shown.

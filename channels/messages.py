@@ -2,9 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from enum import Enum, auto
 
 from channels.channel import Limits, Plan, Priority, Record
+from channels.pacer import Budget
 
 
 class Edited(Enum):
@@ -31,25 +33,26 @@ class MessageSurface(ABC):
 
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
+        self._lacking: Budget | None = None  # that had no place for the last tick
+        self._held: Budget | None = None  # in which the next call has its place
+
+    def live(self) -> AbstractContextManager[None]:
+        return self._edits.live()
+
+    async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
+        budget = self._lacking or (self._posts if is_new else self._edits)
+        await budget.admit(priority, since)
+        self._held = budget
 
     async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
         """Edit, post and delete until the platform shows the plan: see `Surface`."""
-        previous: str | None = None
-        for position, chunk in enumerate(plan.chunks):
-            current = known[position] if position < len(known) else None
-            edited = await self._show(current, chunk.text, plan.priority) if current else Edited.GONE
-            if edited is Edited.DROPPED:
-                return False
-            if edited is Edited.GONE:
-                current = await self._post(position, chunk.text, plan.priority, previous)
-                if current is None:
-                    return False
-                self._shown[current] = chunk.text
-                await record(position, current)
-            previous = current
-        for message_id in known[len(plan.chunks) :]:
-            await self._delete(message_id)
-        return True
+        self._lacking = None
+        try:
+            return await self._show(plan, known, record)
+        finally:
+            if self._held is not None:
+                self._held.give_back()
+                self._held = None
 
     async def find(self) -> list[str]:
         own = await self._own()
@@ -61,7 +64,44 @@ class MessageSurface(ABC):
     @abstractmethod
     async def begun(self) -> None: ...
 
-    async def _show(self, message_id: str, text: str, priority: Priority) -> Edited:
+    def is_admitted(self, budget: Budget) -> bool:
+        """Whether the next call has its place in `budget`; it has it once."""
+        if self._held is not budget:
+            return False
+        self._held = None
+        return True
+
+    @property
+    @abstractmethod
+    def _posts(self) -> Budget:
+        """What posting a message is limited by."""
+
+    @property
+    @abstractmethod
+    def _edits(self) -> Budget:
+        """What editing a message is limited by."""
+
+    async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        previous: str | None = None
+        for position, chunk in enumerate(plan.chunks):
+            current = known[position] if position < len(known) else None
+            edited = await self._change(current, chunk.text, plan.priority) if current else Edited.GONE
+            if edited is Edited.DROPPED:
+                self._lacking = self._edits
+                return False
+            if edited is Edited.GONE:
+                current = await self._post(position, chunk.text, plan.priority, previous)
+                if current is None:
+                    self._lacking = self._posts
+                    return False
+                self._shown[current] = chunk.text
+                await record(position, current)
+            previous = current
+        for message_id in known[len(plan.chunks) :]:
+            await self._delete(message_id)
+        return True
+
+    async def _change(self, message_id: str, text: str, priority: Priority) -> Edited:
         if self._shown.get(message_id) == text:
             return Edited.DONE
         edited = await self._edit(message_id, text, priority)

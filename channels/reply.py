@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+from channels import words
 from channels.channel import Chunk, Plan, Priority, Surface
 from channels.planner import Planner
-from channels.words import PLACEHOLDER
 
-#: Seconds after which a tick that the platform's budget did not allow is tried again.
-TICK_RETRY = 0.3
+#: Seconds after which a reply that says nothing yet shows for how long, and after which it does so again.
+SILENCE = 15.0
 
 #: Seconds that a call in flight has to end when nobody waits for the reply any more.
 ABANDON_TIMEOUT = 30.0
@@ -37,8 +37,11 @@ class Reply:
         self._planner = Planner(surface.limits)
         self._status = ""
         self._final: Priority | None = None
-        self._abandoned = False
+        self._is_abandoned = False
+        self._since: float | None = None  # when what is shown became out of date
         self._changed = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._heard_at = 0.0
         self._writer: asyncio.Task[None] | None = None
 
     @property
@@ -47,7 +50,7 @@ class Reply:
 
     async def __aenter__(self) -> Self:
         """Begin to show: first a placeholder."""
-        self._changed.set()
+        self._heard_at = _now()
         self._writer = asyncio.create_task(self._write(), name="reply")
         return self
 
@@ -57,8 +60,8 @@ class Reply:
         """End what was not closed: the call in flight ends by itself, and no other is made."""
         if self._writer is None:
             return
-        self._abandoned = True
-        self._changed.set()
+        self._is_abandoned = True
+        self._touch(is_urgent=True)
         await asyncio.wait([self._writer], timeout=ABANDON_TIMEOUT)
         self._writer.cancel()
         if self._writer.done() and not self._writer.cancelled():
@@ -67,16 +70,16 @@ class Reply:
     def feed(self, delta: str) -> None:
         self._planner.feed(delta)
         self._status = ""
-        self._changed.set()
+        self._hear()
 
     def replace(self, text: str) -> None:
         self._planner.replace(text)
-        self._changed.set()
+        self._hear()
 
     def status(self, line: str) -> None:
         """Show `line` under the text until more of it comes."""
         self._status = line
-        self._changed.set()
+        self._hear()
 
     async def close(self, text: str, priority: Priority = Priority.FINAL) -> None:
         """Show `text`, whole, as the reply's last word; returns when the platform has confirmed it.
@@ -86,40 +89,92 @@ class Reply:
         """
         self._status, self._final = "", priority
         self._planner.replace(text)
-        self._changed.set()
+        self._touch(is_urgent=True)
         assert self._writer is not None, "a reply is closed inside its `async with`"
         await asyncio.shield(self._writer)
 
+    def _hear(self) -> None:
+        self._heard_at = _now()
+        self._touch()
+
+    def _touch(self, *, is_urgent: bool = False) -> None:
+        if self._since is None:
+            self._since = _now()
+        self._changed.set()
+        if is_urgent:
+            self._urgent.set()
+
     async def _write(self) -> None:
-        priority, begun = Priority.PROGRESS, False
-        while not self._abandoned:
-            self._changed.clear()
-            closing = self._final is not None
-            plan = self._plan(priority if self._final is None else self._final)
-            shown = await self._surface.show(plan, tuple(self._known), self._record)
-            if shown and len(self._known) > len(plan.chunks):
-                del self._known[len(plan.chunks) :]
-                await self._keep(self._known)
-            if not begun:
-                await self._surface.begun()
-                begun = True
-            if closing and shown and not self._changed.is_set():
-                return
-            priority = Priority.TICK
-            try:
-                await asyncio.wait_for(self._changed.wait(), None if shown else TICK_RETRY)
-            except TimeoutError:
-                continue
+        """Show the newest text whenever the platform allows it, until the last word stands."""
+        is_first = True
+        with self._surface.live():
+            while not self._is_abandoned:
+                if not await self._may_go(self._priority(is_first)):
+                    continue
+                self._changed.clear()
+                is_last, since, self._since = self._final is not None, self._since, None
+                plan = self._plan(self._priority(is_first))
+                shown = await self._surface.show(plan, tuple(self._known), self._record)
+                if shown and len(self._known) > len(plan.chunks):
+                    del self._known[len(plan.chunks) :]
+                    await self._keep(self._known)
+                if is_first:
+                    await self._surface.begun()
+                    is_first = False
+                if is_last and shown and not self._changed.is_set():
+                    return
+                if not shown:
+                    self._since = since
+                elif not self._is_abandoned:
+                    await self._news()
+
+    def _priority(self, is_first: bool) -> Priority:
+        if self._final is not None:
+            return self._final
+        return Priority.PROGRESS if is_first else Priority.TICK
+
+    async def _news(self) -> None:
+        """Wait for something new to show. As long as one sees nothing but that it works, time that passes is news."""
+        try:
+            async with asyncio.timeout(None if self._planner.text.strip() and not self._status else SILENCE):
+                await self._changed.wait()
+        except TimeoutError:
+            self._touch()
+
+    async def _may_go(self, priority: Priority) -> bool:
+        """Wait for a place in the platform's budget; false if something has come that changes who may go first."""
+        self._urgent.clear()
+        since = _now() if self._since is None else self._since
+        ready = asyncio.create_task(self._surface.ready(priority, is_new=not self._known, since=since), name="place")
+        urgent = asyncio.create_task(self._urgent.wait(), name="urgent")
+        try:
+            await asyncio.wait([ready, urgent], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (ready, urgent):
+                task.cancel()
+            await asyncio.wait([ready, urgent])
+        return not ready.cancelled() and not self._is_abandoned
 
     def _plan(self, priority: Priority) -> Plan:
         plan = self._planner.plan(priority)
         if not plan.chunks:
-            return Plan([Chunk(0, 0, self._status or PLACEHOLDER)], priority)
+            return Plan([Chunk(0, 0, f"{self._status or words.PLACEHOLDER}{self._waited}")], priority)
         if self._status:
             *front, last = plan.chunks
-            return Plan([*front, Chunk(last.start, last.end, f"{last.text}\n\n{self._status}")], priority)
+            status = f"{self._status}{self._waited}"
+            return Plan([*front, Chunk(last.start, last.end, f"{last.text}\n\n{status}")], priority)
         return plan
+
+    @property
+    def _waited(self) -> str:
+        """For how long nothing has come, if it is long."""
+        seconds = _now() - self._heard_at
+        return words.waited(int(seconds // SILENCE * SILENCE)) if seconds >= SILENCE else ""
 
     async def _record(self, position: int, message_id: str) -> None:
         self._known[position:] = [message_id, *self._known[position + 1 :]]
         await self._keep(self._known)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

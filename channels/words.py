@@ -19,5 +19,9 @@ def apology(sentence: str, turn_id: str) -> str:
     return sorry(f"{sentence} (turn `{turn_id}`)")
 
 
+def waited(seconds: int) -> str:
+    return f" ({seconds} s)"
+
+
 def using(tool: str) -> str:
     return f"_Using {tool.replace('_', ' ')}…_"

@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import aiohttp
@@ -10,7 +10,7 @@ import discord
 
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Priority
-from channels.pacer import Window
+from channels.pacer import Budget, Window
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -45,9 +45,15 @@ class DiscordApi:
         client: logged in; it need not be connected to the gateway.
     """
 
-    def __init__(self, client: discord.Client, *, pauses: tuple[float, ...] = PAUSES) -> None:
+    def __init__(self, client: discord.Client, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
         self._client = client
-        self._caller = Caller(pauses=pauses)
+        self._caller = Caller(pauses=pauses, speed=speed)
+
+    def posts(self, channel: int) -> Budget:
+        return self._caller.budget(("post", channel), MESSAGES)
+
+    def edits(self, channel: int) -> Budget:
+        return self._caller.budget(("edit", channel), MESSAGES)
 
     async def post(
         self,
@@ -57,6 +63,7 @@ class DiscordApi:
         reply_to: int,
         name: str,
         priority: Priority,
+        is_admitted: bool,
         found: Callable[[], Awaitable[int | None]],
     ) -> int | None:
         """Post in reply to a message, or beside it if that is gone, without a preview of links.
@@ -78,28 +85,31 @@ class DiscordApi:
             )
             return message.id
 
-        return await self._call("post", send, ("post", channel), MESSAGES, priority=priority, found=found)
+        return await self._call(
+            "post", send, self.posts(channel), priority=priority, is_admitted=is_admitted, found=found
+        )
 
-    async def edit(self, channel: int, message: int, text: str, *, priority: Priority) -> bool:
+    async def edit(self, channel: int, message: int, text: str, *, priority: Priority, is_admitted: bool) -> bool:
         """Edit a message; false for a tick that had no place."""
 
         async def send() -> bool:
             await self._message(channel, message).edit(content=text, allowed_mentions=NO_MENTIONS)
             return True
 
-        return bool(await self._call("edit", send, ("edit", channel), MESSAGES, priority=priority))
+        edited = await self._call("edit", send, self.edits(channel), priority=priority, is_admitted=is_admitted)
+        return bool(edited)
 
     async def delete(self, channel: int, message: int) -> None:
         async def send() -> None:
             await self._message(channel, message).delete()
 
-        await self._call("delete", send, ("delete", channel), DELETIONS)
+        await self._call("delete", send, self._caller.budget(("delete", channel), DELETIONS))
 
     async def react(self, channel: int, message: int, emoji: str) -> None:
         async def send() -> None:
             await self._message(channel, message).add_reaction(emoji)
 
-        await self._call("react", send, ("react", channel), REACTIONS)
+        await self._call("react", send, self._caller.budget(("react", channel), REACTIONS))
 
     async def unreact(self, channel: int, message: int, emoji: str) -> None:
         async def send() -> None:
@@ -107,7 +117,7 @@ class DiscordApi:
             assert me is not None, "the client is logged in"
             await self._message(channel, message).remove_reaction(emoji, me)
 
-        await self._call("unreact", send, ("react", channel), REACTIONS)
+        await self._call("unreact", send, self._caller.budget(("react", channel), REACTIONS))
 
     async def unarchive(self, thread: int) -> None:
         """Open a thread again that was archived. Discord: a new message would do so too, an edit does not."""
@@ -115,7 +125,7 @@ class DiscordApi:
         async def send() -> None:
             await self._client.http.edit_channel(thread, archived=False)
 
-        await self._call("unarchive", send, ("channel", thread), MESSAGES)
+        await self._call("unarchive", send, self._caller.budget(("channel", thread), MESSAGES))
 
     async def channel(self, channel: int) -> Any:
         """The channel or thread of that id, as discord.py has it."""
@@ -123,7 +133,7 @@ class DiscordApi:
         async def send() -> Any:
             return await self._client.fetch_channel(channel)
 
-        return await self._call("channel", send, ("channel", channel), MESSAGES)
+        return await self._call("channel", send, self._caller.budget(("channel", channel), MESSAGES))
 
     async def own_replies(self, channel: int, question: int) -> list[int]:
         """The bot's own messages that answer `question`: its first reply, the reply to that, and so on."""
@@ -137,7 +147,7 @@ class DiscordApi:
                     chain.append(message.id)
             return chain[1:]
 
-        return await self._call("history", send, ("history", channel), MESSAGES) or []
+        return await self._call("history", send, self._caller.budget(("history", channel), MESSAGES)) or []
 
     async def acknowledge(self, interaction: discord.Interaction) -> None:
         """Say that there will be an answer, for the asker alone. Discord: within 3 seconds, so it is said at once."""
@@ -152,7 +162,7 @@ class DiscordApi:
         async def send() -> None:
             await interaction.edit_original_response(content=text, allowed_mentions=NO_MENTIONS)
 
-        await self._call("answer", send, ("answer",), ANSWERS)
+        await self._call("answer", send, self._caller.budget(("answer",), ANSWERS))
 
     def _message(self, channel: int, message: int) -> discord.PartialMessage:
         return self._client.get_partial_messageable(channel).get_partial_message(message)
@@ -161,10 +171,10 @@ class DiscordApi:
         self,
         name: str,
         send: Callable[[], Awaitable[T]],
-        key: Hashable,
-        window: Window,
+        budget: Budget,
         *,
         priority: Priority = Priority.PROGRESS,
+        is_admitted: bool = False,
         found: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
         async def attempt() -> T:
@@ -177,7 +187,7 @@ class DiscordApi:
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise PassingError(type(error).__name__) from error
 
-        return await self._caller.call(name, attempt, key=key, window=window, priority=priority, found=found)
+        return await self._caller.call(name, attempt, budget, priority=priority, is_admitted=is_admitted, found=found)
 
 
 def _named(name: str, error: discord.HTTPException) -> Exception:

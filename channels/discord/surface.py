@@ -8,6 +8,7 @@ from channels.channel import Limits, Priority
 from channels.discord.api import ARCHIVED, GONE, DiscordApi
 from channels.discord.text import inert
 from channels.messages import Edited, MessageSurface
+from channels.pacer import Budget
 from channels.receipts import Receipts
 
 #: Discord takes 2000, and does not say of what: characters or UTF-16 units.
@@ -39,6 +40,14 @@ class DiscordSurface(MessageSurface):
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
 
+    @property
+    def _posts(self) -> Budget:
+        return self._api.posts(self._channel)
+
+    @property
+    def _edits(self) -> Budget:
+        return self._api.edits(self._channel)
+
     async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
         reply_to = int(previous) if previous else self._question
 
@@ -52,6 +61,7 @@ class DiscordSurface(MessageSurface):
             reply_to=reply_to,
             name=f"{self._turn_id} {position} {self._posted}",  # the same position is posted again if it was deleted
             priority=priority,
+            is_admitted=self.is_admitted(self._posts),
             found=found,
         )
         if message is None:
@@ -70,7 +80,9 @@ class DiscordSurface(MessageSurface):
 
     async def _try_edit(self, message: int, text: str, priority: Priority) -> Edited:
         try:
-            shown = await self._api.edit(self._channel, message, inert(text), priority=priority)
+            shown = await self._api.edit(
+                self._channel, message, inert(text), priority=priority, is_admitted=self.is_admitted(self._edits)
+            )
         except RefusedError as refusal:
             if refusal.code not in GONE:
                 raise

@@ -9,7 +9,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Priority
-from channels.pacer import Window
+from channels.pacer import Budget, Window
 
 Answer = Mapping[str, Any]
 
@@ -20,18 +20,21 @@ _PASSING = {"internal_error", "fatal_error", "service_unavailable", "request_tim
 class SlackApi:
     """Makes calls for all surfaces of a workspace, which share its limits."""
 
-    def __init__(self, client: AsyncWebClient, *, pauses: tuple[float, ...] = PAUSES) -> None:
+    def __init__(self, client: AsyncWebClient, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
         self._client = client
-        self._caller = Caller(pauses=pauses)
+        self._caller = Caller(pauses=pauses, speed=speed)
+
+    def budget(self, key: Hashable, window: Window) -> Budget:
+        return self._caller.budget(key, window)
 
     async def call(
         self,
         method: str,
         arguments: Mapping[str, Any],
+        budget: Budget,
         *,
-        key: Hashable,
-        window: Window,
         priority: Priority = Priority.PROGRESS,
+        is_admitted: bool = False,
         reads: bool = False,
         found: Callable[[], Awaitable[Answer | None]] | None = None,
     ) -> Answer | None:
@@ -45,7 +48,7 @@ class SlackApi:
         async def send() -> Answer:
             return await self._send(method, sent)
 
-        return await self._caller.call(method, send, key=key, window=window, priority=priority, found=found)
+        return await self._caller.call(method, send, budget, priority=priority, is_admitted=is_admitted, found=found)
 
     async def _send(self, method: str, sent: Mapping[str, Any]) -> Answer:
         try:

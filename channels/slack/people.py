@@ -43,7 +43,7 @@ class People:
         try:
             async with asyncio.timeout(self._patience):
                 answer = await self._api.call(
-                    "users.info", {"user": user}, key=("users.info", team), window=TIER_4, reads=True
+                    "users.info", {"user": user}, self._api.budget(("users.info", team), TIER_4), reads=True
                 )
         except (SurfaceError, TimeoutError) as error:
             log.warning("the name of a user cannot be looked up: %s", traced(error))

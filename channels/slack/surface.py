@@ -6,7 +6,7 @@ from typing import Any
 from channels.calls import RefusedError
 from channels.channel import Limits, Priority
 from channels.messages import Edited, MessageSurface
-from channels.pacer import Window
+from channels.pacer import Budget, Window
 from channels.receipts import Receipts
 from channels.slack.api import Answer, SlackApi
 from channels.slack.text import inert, plain
@@ -55,14 +55,22 @@ class SlackSurface(MessageSurface):
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
 
+    @property
+    def _posts(self) -> Budget:
+        return self._api.budget(("chat.postMessage", self._team, self._channel), POSTS)
+
+    @property
+    def _edits(self) -> Budget:
+        return self._api.budget(("chat.update", self._team), TIER_3)
+
     async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited:
         try:
             answer = await self._api.call(
                 "chat.update",
                 {"channel": self._channel, "ts": message_id, **_content(text)},
-                key=("chat.update", self._team),
-                window=TIER_3,
+                self._edits,
                 priority=priority,
+                is_admitted=self.is_admitted(self._edits),
             )
         except RefusedError as refusal:
             if refusal.code not in _NOT_EDITABLE:
@@ -87,9 +95,9 @@ class SlackSurface(MessageSurface):
                 },
                 **_content(text),
             },
-            key=("chat.postMessage", self._team, self._channel),
-            window=POSTS,
+            self._posts,
             priority=priority,
+            is_admitted=self.is_admitted(self._posts),
             found=found,
         )
         return None if answer is None else str(answer["ts"])
@@ -108,8 +116,7 @@ class SlackSurface(MessageSurface):
                 "include_all_metadata": True,
                 "limit": 200,
             },
-            key=("conversations.replies", self._team),
-            window=TIER_3,
+            self._api.budget(("conversations.replies", self._team), TIER_3),
             reads=True,
         )
         own = {}
@@ -125,8 +132,7 @@ class SlackSurface(MessageSurface):
             await self._api.call(
                 "chat.delete",
                 {"channel": self._channel, "ts": message_id},
-                key=("chat.delete", self._team),
-                window=TIER_3,
+                self._api.budget(("chat.delete", self._team), TIER_3),
             )
         except RefusedError as refusal:
             if refusal.code != "message_not_found":

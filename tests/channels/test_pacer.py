@@ -1,13 +1,15 @@
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.channel import Priority
-from channels.pacer import Pacer, Window
+from channels.pacer import Budget, Pacer, Window
 
 MINUTE = Window(calls=50, seconds=60)
 
@@ -40,71 +42,124 @@ def most_in(times: list[float], window: Window) -> int:
     return max((sum(start <= at < start + window.seconds for at in times) for start in times), default=0)
 
 
-calls = st.lists(st.tuples(st.floats(0, 100), st.sampled_from(Priority)), max_size=40)
+asked = st.lists(st.tuples(st.floats(0, 100), st.sampled_from(Priority)), max_size=40)
 
 
-@given(calls, st.builds(Window, st.integers(1, 8), st.sampled_from([1.0, 10.0, 60.0])))
-def test_no_window_ever_holds_more_than_it_may(asked: list[tuple[float, Priority]], window: Window) -> None:
+@given(asked, st.builds(Window, st.integers(1, 8), st.sampled_from([1.0, 10.0, 60.0])), st.integers(0, 9))
+def test_no_window_ever_holds_more_than_it_may_and_nobody_waits_for_ever(
+    asked: list[tuple[float, Priority]], window: Window, live: int
+) -> None:
     async def main() -> list[float]:
-        pacer, sent = Pacer(), list[float]()
+        budget, sent = Budget(window), list[float]()
 
         async def call(after: float, priority: Priority) -> None:
             await asyncio.sleep(after)
-            if await pacer.admit("key", window, priority):
-                sent.append(now())
-            else:
-                assert priority is Priority.TICK
+            await budget.admit(priority)
+            sent.append(now())
 
-        await asyncio.gather(*(call(*one) for one in asked))
-        return sent
-
-    assert most_in(run(main), window) <= window.calls
-
-
-def test_ticks_keep_an_even_pace_and_are_dropped_where_they_would_not() -> None:
-    async def main() -> list[float]:
-        pacer, sent = Pacer(), list[float]()
-        for _ in range(1200):
-            if await pacer.admit("key", MINUTE, Priority.TICK):
-                sent.append(now())
-            await asyncio.sleep(0.1)
+        with ExitStack() as stack:
+            for _ in range(live):
+                stack.enter_context(budget.live())
+            await asyncio.gather(*(call(*one) for one in asked))
         return sent
 
     sent = run(main)
-    assert min(after - before for before, after in pairwise(sent)) >= 60 / 50
-    assert 70 <= len(sent) <= 80
-    assert most_in(sent, MINUTE) <= 40
+    assert len(sent) == len(asked)
+    assert most_in(sent, window) <= window.calls
 
 
-def test_a_tick_is_answered_at_once_even_if_it_has_no_place() -> None:
+def ticks(seconds: float, *, live: int = 1, window: Window = MINUTE) -> list[float]:
+    """When the ticks of replies go that always have something new to show."""
+
+    async def main() -> list[float]:
+        budget, sent = Budget(window), list[float]()
+
+        async def reply() -> None:
+            with budget.live():
+                while now() < 1_000 + seconds:
+                    await budget.admit(Priority.TICK)
+                    sent.append(now() - 1_000)
+
+        await asyncio.gather(*(reply() for _ in range(live)))
+        return sent
+
+    return [at for at in run(main) if at < seconds]
+
+
+def test_ticks_use_all_that_is_not_kept_back_at_a_pace_without_holes() -> None:
+    sent = ticks(600)
+    assert most_in(sent, MINUTE) <= 49
+    assert len(sent) >= 0.95 * 49 * 10
+    assert max(after - before for before, after in pairwise(sent)) < 4
+    assert max(after - before for before, after in pairwise(at for at in sent if at > 70)) < 2
+
+
+def test_behind_a_pause_ticks_go_quicker_for_half_a_window() -> None:
+    sent = ticks(30)
+    assert len(sent) >= 39
+    assert max(after - before for before, after in pairwise(sent)) < 0.8
+
+
+@pytest.mark.parametrize(("live", "kept"), [(1, 1), (10, 10), (25, 25), (200, 25)])
+def test_ticks_leave_a_call_for_the_final_of_each_live_reply_but_not_more_than_half(live: int, kept: int) -> None:
+    assert most_in(ticks(200, live=live), MINUTE) <= 50 - kept
+
+
+def test_the_most_out_of_date_tick_goes_next() -> None:
+    async def main() -> list[str]:
+        budget, order = Budget(Window(1, 1)), list[str]()
+        await budget.admit(Priority.FINAL)
+
+        async def tick(name: str, since: float) -> None:
+            await budget.admit(Priority.TICK, since)
+            order.append(name)
+
+        names = [("fresh", now()), ("old", now() - 10), ("older", now() - 20)]
+        await asyncio.gather(*(tick(*one) for one in names))
+        return order
+
+    assert run(main) == ["older", "old", "fresh"]
+
+
+def test_finals_drain_near_the_limit_while_ticks_still_come() -> None:
+    async def main() -> tuple[list[float], list[float]]:
+        budget, finals, others = Budget(MINUTE), list[float](), list[float]()
+
+        async def final() -> None:
+            await budget.admit(Priority.FINAL)
+            finals.append(now() - 1_000)
+
+        async def reply() -> None:
+            while len(finals) < 100:
+                await budget.admit(Priority.TICK)
+                others.append(now() - 1_000)
+
+        await asyncio.gather(*(final() for _ in range(100)), *(reply() for _ in range(5)))
+        return finals, others
+
+    finals, others = run(main)
+    assert max(finals) <= 100 / (0.8 * 50) * 60
+    assert sum(at <= max(finals) for at in others) >= 8
+
+
+def test_a_final_finds_its_place_at_once_whatever_the_ticks_do() -> None:
     async def main() -> None:
-        pacer, begun = Pacer(), now()
-        assert await pacer.admit("key", MINUTE, Priority.TICK)
-        assert not await pacer.admit("key", MINUTE, Priority.TICK)
-        assert now() == begun
-
-    run(main)
-
-
-def test_finals_find_a_fifth_of_the_window_free_of_ticks() -> None:
-    async def main() -> None:
-        pacer = Pacer()
-        for _ in range(600):
-            await pacer.admit("key", MINUTE, Priority.TICK)
-            await asyncio.sleep(0.1)
-        begun = now()
-        for _ in range(10):
-            await pacer.admit("key", MINUTE, Priority.FINAL)
-        assert now() == begun
+        budget = Budget(MINUTE)
+        with budget.live():
+            for _ in range(200):
+                await budget.admit(Priority.TICK)
+            begun = now()
+            await budget.admit(Priority.FINAL)
+            assert now() == begun
 
     run(main)
 
 
 def test_a_final_waits_for_its_place() -> None:
     async def main() -> None:
-        pacer, begun = Pacer(), now()
+        budget, begun = Budget(Window(3, 3)), now()
         for _ in range(4):
-            assert await pacer.admit("key", Window(3, 3), Priority.FINAL)
+            await budget.admit(Priority.FINAL)
         assert now() == begun + 3
 
     run(main)
@@ -112,58 +167,86 @@ def test_a_final_waits_for_its_place() -> None:
 
 def test_who_waits_goes_by_importance_and_then_by_arrival() -> None:
     async def main() -> list[str]:
-        pacer, order = Pacer(), list[str]()
-        window = Window(1, 1)
-        await pacer.admit("key", window, Priority.FINAL)
+        budget, order = Budget(Window(1, 1)), list[str]()
+        await budget.admit(Priority.FINAL)
 
         async def call(name: str, priority: Priority) -> None:
-            await pacer.admit("key", window, priority)
+            await budget.admit(priority)
             order.append(name)
 
-        names = [("progress", 2), ("error", 1), ("first final", 0), ("second final", 0)]
+        names = [("tick", 3), ("progress", 2), ("error", 1), ("first final", 0), ("second final", 0)]
         tasks = [asyncio.create_task(call(name, Priority(number))) for name, number in names]
         await asyncio.sleep(0.5)
-        assert not await pacer.admit("key", window, Priority.TICK)
+        assert not budget.try_admit(Priority.TICK)
         await asyncio.gather(*tasks)
         return order
 
-    assert run(main) == ["first final", "second final", "error", "progress"]
+    assert run(main) == ["first final", "second final", "error", "progress", "tick"]
 
 
-def test_who_gives_up_waiting_lets_the_others_go_on() -> None:
+def test_who_gives_up_waiting_lets_the_others_go_on_and_takes_no_place() -> None:
     async def main() -> None:
-        pacer, begun = Pacer(), now()
-        window = Window(1, 1)
-        await pacer.admit("key", window, Priority.FINAL)
-        first = asyncio.create_task(pacer.admit("key", window, Priority.FINAL))
-        second = asyncio.create_task(pacer.admit("key", window, Priority.PROGRESS))
+        budget, begun = Budget(Window(1, 1)), now()
+        await budget.admit(Priority.FINAL)
+        first = asyncio.create_task(budget.admit(Priority.FINAL))
+        second = asyncio.create_task(budget.admit(Priority.PROGRESS))
         await asyncio.sleep(0.5)
         first.cancel()
-        assert await second
+        await second
         assert now() == begun + 1
 
     run(main)
 
 
-def test_a_refusal_closes_the_key_for_as_long_as_the_platform_asked() -> None:
+def test_a_place_that_is_given_back_is_free() -> None:
     async def main() -> None:
-        pacer, begun = Pacer(), now()
-        pacer.refused("key", 30)
-        pacer.refused("key", 2)
-        assert not await pacer.admit("key", MINUTE, Priority.TICK)
-        assert await pacer.admit("key", MINUTE, Priority.FINAL)
-        assert now() == begun + 30
+        budget, begun = Budget(Window(1, 60)), now()
+        await budget.admit(Priority.FINAL)
+        waiting = asyncio.create_task(budget.admit(Priority.FINAL))
+        await asyncio.sleep(1)
+        budget.give_back()
+        await waiting
+        assert now() == begun + 1
 
     run(main)
 
 
-def test_keys_have_budgets_of_their_own() -> None:
+def test_a_refusal_closes_the_budget_and_teaches_it_to_ask_for_less_until_nothing_is_refused_any_more() -> None:
+    async def main() -> list[float]:
+        budget, begun, sent = Budget(Window(10, 10)), now(), list[float]()
+        budget.refused(30)
+        budget.refused(2)
+        assert not budget.try_admit(Priority.FINAL)
+        while now() < begun + 200:
+            await budget.admit(Priority.FINAL)
+            sent.append(now() - begun)
+        return sent
+
+    sent = run(main)
+    assert sent[0] == 30
+    assert most_in([at for at in sent if at < 40], Window(10, 10)) <= 5
+    assert most_in([at for at in sent if at > 120], Window(10, 10)) == 10
+
+
+def test_keys_have_budgets_of_their_own_and_idle_ones_are_let_go() -> None:
     async def main() -> None:
-        pacer, begun = Pacer(), now()
-        pacer.refused("closed", 30)
-        assert await pacer.admit("one", Window(1, 60), Priority.TICK)
-        assert await pacer.admit("other", Window(1, 60), Priority.TICK)
-        assert not await pacer.admit("closed", Window(1, 60), Priority.TICK)
-        assert now() == begun
+        pacer = Pacer()
+        pacer.budget("closed", MINUTE).refused(30)
+        assert pacer.budget("open", MINUTE).try_admit(Priority.TICK)
+        assert not pacer.budget("closed", MINUTE).try_admit(Priority.TICK)
+        for number in range(3_000):
+            pacer.budget(number, MINUTE)
+        assert len(pacer._budgets) <= 1_001
+        assert not pacer.budget("closed", MINUTE).try_admit(Priority.TICK)
+
+    run(main)
+
+
+def test_a_faster_clock_makes_shorter_windows() -> None:
+    async def main() -> None:
+        budget, begun = Pacer(speed=10).budget("key", Window(1, 60)), now()
+        for _ in range(2):
+            await budget.admit(Priority.FINAL)
+        assert now() == begun + 6
 
     run(main)

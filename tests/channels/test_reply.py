@@ -1,6 +1,7 @@
 import asyncio
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -27,8 +28,20 @@ class Board:
         self.open = asyncio.Event()
         self.open.set()
         self.drop_ticks = 0
+        self.has_no_place_for: set[Priority] = set()
+        self.asked: list[Priority] = []
         self.error: Exception | None = None
         self._changed = asyncio.Condition()
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        yield
+
+    async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
+        self.asked.append(priority)
+        if priority in self.has_no_place_for:
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
 
     async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
         assert self.in_flight == 0, "two calls at once"
@@ -118,8 +131,7 @@ async def test_feeding_never_waits_and_only_the_newest_text_is_shown(board: Boar
         await reply.close("x" * 50)
 
 
-async def test_a_tick_that_was_dropped_is_tried_again(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_module, "TICK_RETRY", 0.001)
+async def test_a_tick_that_was_dropped_is_tried_again(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
         board.drop_ticks = 3
@@ -127,6 +139,48 @@ async def test_a_tick_that_was_dropped_is_tried_again(board: Board, monkeypatch:
         await board.until(lambda: board.shown == ["text"])
         assert len(board.plans) == 5
         await reply.close("text")
+
+
+async def test_what_waits_for_a_place_shows_the_newest_text(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown)
+        board.has_no_place_for = {Priority.TICK}
+        for _ in range(50):
+            reply.feed("x")
+            await asyncio.sleep(0)
+        assert len(board.plans) == 1
+        await reply.close("x" * 50 + "!")
+    assert board.shown == ["x" * 50 + "!"]
+    assert len(board.plans) == 2
+    assert board.asked == [Priority.PROGRESS, Priority.TICK, Priority.FINAL]
+
+
+async def test_a_reply_that_is_closed_before_its_placeholder_has_a_place_is_posted_whole(board: Board) -> None:
+    board.has_no_place_for = {Priority.PROGRESS}
+    async with on(board) as reply:
+        await asyncio.sleep(0)
+        await reply.close("the answer")
+    assert [[chunk.text for chunk in plan.chunks] for plan in board.plans] == [["the answer"]]
+
+
+async def test_leaving_does_not_wait_for_a_place(board: Board) -> None:
+    board.has_no_place_for = set(Priority)
+    async with asyncio.timeout(1), on(board) as reply:
+        reply.feed("text")
+        await asyncio.sleep(0)
+    assert board.plans == []
+
+
+async def test_a_silence_is_told_with_its_length(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_module, "SILENCE", 1.0)
+    async with on(board) as reply:
+        await board.until(lambda: board.shown == [f"{PLACEHOLDER} (1 s)"])
+        reply.status("Using a tool")
+        await board.until(lambda: board.shown == ["Using a tool"])
+        await board.until(lambda: board.shown == ["Using a tool (1 s)"])
+        reply.feed("So")
+        await board.until(lambda: board.shown == ["So"])
+        await reply.close("So.")
 
 
 async def test_the_close_shows_all_of_it_whatever_was_dropped_before(board: Board) -> None:
