@@ -27,7 +27,7 @@ class Platform:
         return "sent"
 
     async def call(self, priority: Priority = Priority.FINAL, key: str = "key") -> str | None:
-        return await self.caller.call("post", self.send, key=key, window=WINDOW, priority=priority)
+        return await self.caller.call("post", self.send, self.caller.budget(key, WINDOW), priority=priority)
 
 
 def passing(number: int) -> list[Exception]:
@@ -83,8 +83,9 @@ async def test_what_has_taken_effect_is_not_made_again_and_what_was_too_often_is
     async def found() -> str | None:
         return looks.pop(0) or None
 
-    assert await platform.caller.call("post", platform.send, key="key", window=WINDOW, found=found) == "sent"
+    budget = platform.caller.budget("key", WINDOW)
+    assert await platform.caller.call("post", platform.send, budget, found=found) == "sent"
     assert (platform.calls, looks) == (4, ["there"])
     platform.failures = passing(1)
-    assert await platform.caller.call("post", platform.send, key="key", window=WINDOW, found=found) == "there"
+    assert await platform.caller.call("post", platform.send, budget, found=found) == "there"
     assert platform.calls == 5

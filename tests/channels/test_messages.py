@@ -3,6 +3,9 @@ from hypothesis import strategies as st
 
 from channels.channel import Chunk, Plan, Priority
 from channels.messages import Edited, MessageSurface
+from channels.pacer import Budget, Window
+
+PLENTY = Budget(Window(calls=1000, seconds=1.0))
 
 
 class Board(MessageSurface):
@@ -14,6 +17,14 @@ class Board(MessageSurface):
         self.previous: dict[str, str | None] = {}
         self.calls = 0
         self.budget = 1000
+
+    @property
+    def _posts(self) -> Budget:
+        return PLENTY
+
+    @property
+    def _edits(self) -> Budget:
+        return PLENTY
 
     async def begun(self) -> None: ...
 
@@ -103,3 +114,15 @@ async def test_a_word_of_its_own_is_a_message_of_its_own() -> None:
     await board.say("hello")
     assert list(board.messages.values()) == ["hello"]
     assert await board.find() == list(board.messages)
+
+
+async def test_a_place_that_was_waited_for_is_used_once_and_given_back_if_it_is_not_needed() -> None:
+    board, known = Board(), Known()
+    one = Budget(Window(calls=1, seconds=60.0))
+    board._held = one
+    assert board.is_admitted(one)
+    assert not board.is_admitted(one)
+    await one.admit(Priority.FINAL)
+    board._held = one
+    await known.show(board, ["one"])
+    assert one.try_admit(Priority.FINAL)
