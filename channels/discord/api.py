@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ import discord
 
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Priority
+from channels.discord.headers import Told, tracing
 from channels.pacer import Budget, Window
 from core.secrets import traced
 
@@ -34,6 +36,8 @@ ANSWERS = Window(calls=50, seconds=1.0)
 GONE = {"10008", "30046"}
 ARCHIVED = "50083"
 
+_MESSAGES = re.compile(r"/channels/(?P<channel>\d+)/messages(?:/(?P<message>\d+))?$")
+
 #: How far behind a question its answers are looked for, in messages.
 _LOOK = 200
 
@@ -42,12 +46,13 @@ class DiscordApi:
     """Makes calls for all surfaces of a bot.
 
     Args:
-        client: logged in; it need not be connected to the gateway.
+        client: not logged in yet; it need not be connected to the gateway.
     """
 
     def __init__(self, client: discord.Client, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
         self._client = client
         self._caller = Caller(pauses=pauses, speed=speed)
+        client.http.http_trace = tracing(self._learn)  # discord.py reads it when it logs in, and hands on no headers
 
     def posts(self, channel: int) -> Budget:
         return self._caller.budget(("post", channel), MESSAGES)
@@ -163,6 +168,16 @@ class DiscordApi:
             await interaction.edit_original_response(content=text, allowed_mentions=NO_MENTIONS)
 
         await self._call("answer", send, self._caller.budget(("answer",), ANSWERS))
+
+    def _learn(self, method: str, path: str, told: Told) -> None:
+        found = _MESSAGES.search(path)
+        if found is None:
+            return
+        channel = int(found["channel"])
+        if method == "POST" and not found["message"]:
+            self.posts(channel).told(calls=told.calls, left=told.left, seconds=told.seconds)
+        elif method == "PATCH" and found["message"]:
+            self.edits(channel).told(calls=told.calls, left=told.left, seconds=told.seconds)
 
     def _message(self, channel: int, message: int) -> discord.PartialMessage:
         return self._client.get_partial_messageable(channel).get_partial_message(message)
