@@ -1,6 +1,8 @@
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from channels.discord import login
 from channels.discord.login import DiscordSettings, Standing, verify
@@ -32,6 +34,19 @@ async def test_an_address_where_nothing_is_is_told() -> None:
 async def test_an_address_where_no_discord_is_is_told(server: DiscordSandbox) -> None:
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: .* cannot answer right now \(HTTP 404\)"):
         await verify(settings_of(server, api_url=server.api_url.removesuffix("/api/v10")))
+
+
+async def test_a_page_that_is_no_discord_is_told() -> None:
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(text="<html>Welcome!</html>", content_type="text/html")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", page)
+    async with TestServer(app) as somewhere:
+        with pytest.raises(
+            SettingsError, match=r"DISCORD_API_URL: no Discord answers at http://127\.0\.0\.1:\d+/api\.$"
+        ):
+            await verify(DiscordSettings(TOKEN, str(somewhere.make_url("/api"))))
 
 
 @pytest.mark.parametrize("route", [ME, GUILDS])
