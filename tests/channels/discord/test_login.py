@@ -26,6 +26,15 @@ async def test_a_wrong_token_is_told_with_where_to_get_the_right_one(server: Dis
     assert TOKEN not in str(raised.value)
 
 
+async def test_a_start_with_a_wrong_token_ends_with_that_line(server: DiscordSandbox, tmp_path: Path) -> None:
+    bot_token, server.bot_token = server.bot_token, TOKEN
+    async with running(server, tmp_path, echo, connect=False) as bot:
+        with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN: Discord does not take it"):
+            await bot.channel.start()
+    server.bot_token = bot_token
+    assert server.sessions == []
+
+
 async def test_an_address_where_nothing_is_is_told() -> None:
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: http://127\.0\.0\.1:9/api/v10 cannot be reached"):
         await verify(DiscordSettings(TOKEN, "http://127.0.0.1:9/api/v10"))
