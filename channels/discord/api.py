@@ -4,6 +4,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import aiohttp
@@ -42,6 +43,14 @@ _MESSAGES = re.compile(r"/channels/(?P<channel>\d+)/messages(?:/(?P<message>\d+)
 _LOOK = 200
 
 
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A message that stands."""
+
+    id: int
+    text: str
+
+
 class DiscordApi:
     """Makes calls for all surfaces of a bot.
 
@@ -69,8 +78,8 @@ class DiscordApi:
         name: str,
         priority: Priority,
         is_admitted: bool,
-        found: Callable[[], Awaitable[int | None]],
-    ) -> int | None:
+        found: Callable[[], Awaitable[Posted | None]],
+    ) -> Posted | None:
         """Post in reply to a message, or beside it if that is gone, without a preview of links.
 
         Args:
@@ -79,16 +88,16 @@ class DiscordApi:
             found: looks whether the message stands, when the answer to its posting was lost.
 
         Returns:
-            The message's id; none for a tick that had no place.
+            The message, which an earlier attempt of the same name may have posted; none for a tick that had no place.
         """
         nonce = hashlib.blake2s(name.encode(), digest_size=12).hexdigest()  # Discord: 25 characters at the most
         reference = discord.MessageReference(message_id=reply_to, channel_id=channel, fail_if_not_exists=False)
 
-        async def send() -> int:
+        async def send() -> Posted:
             message = await self._client.get_partial_messageable(channel).send(
                 text, reference=reference, nonce=nonce, allowed_mentions=NO_MENTIONS, suppress_embeds=True
             )
-            return message.id
+            return Posted(message.id, message.content)
 
         return await self._call(
             "post", send, self.posts(channel), priority=priority, is_admitted=is_admitted, found=found
@@ -140,17 +149,18 @@ class DiscordApi:
 
         return await self._call("channel", send, self._caller.budget(("channel", channel), MESSAGES))
 
-    async def own_replies(self, channel: int, question: int) -> list[int]:
+    async def own_replies(self, channel: int, question: int) -> list[Posted]:
         """The bot's own messages that answer `question`: its first reply, the reply to that, and so on."""
 
-        async def send() -> list[int]:
-            chain, me = [question], self._client.user
+        async def send() -> list[Posted]:
+            chain, last, me = list[Posted](), question, self._client.user
             place = self._client.get_partial_messageable(channel)
             async for message in place.history(after=discord.Object(question), limit=_LOOK, oldest_first=True):
                 reference = message.reference
-                if message.author == me and reference is not None and reference.message_id == chain[-1]:
-                    chain.append(message.id)
-            return chain[1:]
+                if message.author == me and reference is not None and reference.message_id == last:
+                    chain.append(Posted(message.id, message.content))
+                    last = message.id
+            return chain
 
         return await self._call("history", send, self._caller.budget(("history", channel), MESSAGES)) or []
 
