@@ -101,8 +101,6 @@ async def log_in(client: discord.Client, settings: DiscordSettings) -> Standing:
         ) from error
     except (KeyError, TypeError, ValueError) as error:  # what was answered is nothing that discord.py knows
         raise SettingsError(f"DISCORD_API_URL: no Discord answers at {settings.api_url}.") from error
-    except (TypeError, KeyError, AttributeError) as error:  # discord.py reads whatever comes
-        raise SettingsError(f"DISCORD_API_URL: what answers at {settings.api_url} is not Discord.") from error
     return _standing(client, settings, guilds)
 
 

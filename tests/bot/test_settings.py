@@ -78,7 +78,7 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
     assert settings.slack is not None
     assert settings.discord is not None
     assert (settings.slack.bot_token, settings.slack.app_token) == ("xoxb-1", "xapp-1")
-    assert (settings.discord.bot_token, settings.discord.guilds) == ("a.b.c", {1, 2})
+    assert (settings.discord.bot_token, settings.discord.guilds) == ("a.b.c", frozenset({1, 2}))
     assert settings.discord.api_url == "https://discord.example/api/v10"
     assert settings.model == "openai/m"
 
