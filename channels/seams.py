@@ -70,7 +70,8 @@ def _rank(lines: Sequence[Line], index: int) -> int | None:
         return _CODE
     if before.kind is Kind.HEADING:
         return _WORD
-    return _PARAGRAPH if blanks < index else _LINE
+    announces = before.text.rstrip().endswith(":")
+    return _PARAGRAPH if blanks < index and not announces else _LINE
 
 
 def _atoms(lines: Sequence[Line], marks: Sequence[str]) -> list[tuple[int, int]]:

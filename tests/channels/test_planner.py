@@ -331,6 +331,11 @@ def test_a_heading_stays_with_what_it_heads() -> None:
     assert shown(text)[1].startswith("# Heading\n\nmore")
 
 
+def test_a_list_stays_with_the_line_that_announces_it() -> None:
+    text = "a" * 250 + "\n\n" + "b" * 50 + "\n\nThe items:\n\n" + "- item\n" * 50
+    assert shown(text)[1].startswith("The items:\n\n- item")
+
+
 def test_a_list_that_is_cut_goes_on_at_the_margin() -> None:
     text = "- item\n" + "    - nested item of the list\n" * 30
     chunks = shown(text)
