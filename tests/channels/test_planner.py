@@ -294,7 +294,7 @@ def test_where_nothing_can_be_read_yet_a_placeholder_stands(text: str) -> None:
 
 
 def test_the_last_word_is_shown_as_it_is() -> None:
-    text = "An *open [end <@U1 | and `more"
+    text = "An *open [end <@U1 | []() and `more"
     assert shown(text) == [text]
     assert shown(text, priority=Priority.ERROR) == [text]
     assert shown("```py\nx") == ["```py\nx\n```"]
