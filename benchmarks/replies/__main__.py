@@ -34,10 +34,10 @@ def loads() -> Iterator[Load]:
                 yield Load(replies, channels, ending, speed)
 
 
-def contenders() -> Iterator[Contender]:
+def contenders(load: Load) -> Iterator[Contender]:
     for contender in CONTENDERS:
         is_asked = os.environ.get("BENCH_CONTENDER", "").lower() in contender.name.lower()
-        if is_asked and os.environ.get("BENCH_PLATFORM", "") in contender.platform:
+        if is_asked and contender.fits(load) and os.environ.get("BENCH_PLATFORM", "") in contender.platform:
             yield contender
 
 
@@ -60,7 +60,7 @@ def main() -> None:
     KEPT.mkdir(parents=True, exist_ok=True)
     cells = []
     for load in loads():
-        for contender in contenders():
+        for contender in contenders(load):
             cells.append(cell_of(contender, load))
             print(line(cells[-1]), flush=True)
     print()

@@ -66,7 +66,7 @@ def _row(cell: Cell) -> Sequence[str]:
     return (
         cell.contender + mark,
         f"{cell.calls:,}",
-        f"{cell.refused:,}",
+        f"{sum(cell.refused.values()):,}",
         f"{cell.wrong}",
         f"{cell.age:.2f} s",
         f"x {cell.age / cell.age_floor:.2f}",
