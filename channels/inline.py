@@ -46,6 +46,9 @@ _MARKS_BEGUN = re.compile(r"[*_~`\\]+\Z")
 #: Marks of emphasis that are longer mean something else, such as a line to be filled in.
 _MOST_MARKS = 3
 
+#: More ticks would open a block of code at the head of a message.
+_MOST_TICKS = 2
+
 #: Marks that are carried over a cut, all together, in characters.
 _MOST_CARRIED = 12
 
@@ -147,7 +150,7 @@ class Scan:
                 self.spans.append(Span(start, found.end(), ticks=ticks))
                 return found.end()
             self._unclosed.add(ticks)
-        if inside == start or (self._grows and len(ticks) <= _MOST_CARRIED):
+        if inside == start or (self._grows and len(ticks) <= _MOST_TICKS):
             self.spans.append(Span(start, len(self._text), ticks=ticks, is_closed=False))
             self._open.append(ticks)
             return len(self._text)

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -120,6 +120,8 @@ def test_nothing_that_can_be_read_is_left_out(text: str, of: Limits) -> None:
 
 
 @given(texts, limits, priorities)
+@example("````0```" + "i" * 450 + "\r0", SMALL, Priority.FINAL)
+@example("```\r0", SMALL, Priority.FINAL)
 def test_no_chunk_leaves_a_fence_open(text: str, of: Limits, priority: Priority) -> None:
     text = re.sub(
         r"(?m)^[ \t]+|^[ \t]*(?:[>+*-]|\d+[.)])+[ \t]*", "", text
