@@ -99,7 +99,7 @@ class Caller:
             if failure.retry_after is not None:
                 budget.refused(failure.retry_after)
             if priority is Priority.TICK:
-                return None
+                return await found() if found is not None and failure.retry_after is None else None
             if failure.retry_after is not None:
                 continue
             if found is not None and (effect := await found()) is not None:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from channels.channel import Limits, Plan, Priority, Record
@@ -21,6 +22,19 @@ class Edited(Enum):
     DONE = auto()
     DROPPED = auto()
     GONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A message that stands.
+
+    Attributes:
+        is_new: whether it says what was to be posted. Otherwise it was posted before, when the answer to that was
+            lost, and may say less.
+    """
+
+    id: str
+    is_new: bool = True
 
 
 class MessageSurface(ABC):
@@ -93,17 +107,19 @@ class MessageSurface(ABC):
         previous: str | None = None
         for position, chunk in enumerate(plan.chunks):
             current = known[position] if position < len(known) else None
-            edited = await self._change(current, chunk.text, plan.priority) if current else Edited.GONE
+            text, priority = chunk.text, plan.priority
+            while current is None or (edited := await self._change(current, text, priority)) is Edited.GONE:
+                posted = await self._post(position, text, priority, previous)
+                if posted is None:
+                    self._lacking = self._posts
+                    return False
+                current = posted.id
+                if posted.is_new:
+                    self._shown[current] = text
+                await record(position, current)
             if edited is Edited.DROPPED:
                 self._lacking = self._edits
                 return False
-            if edited is Edited.GONE:
-                current = await self._post(position, chunk.text, plan.priority, previous)
-                if current is None:
-                    self._lacking = self._posts
-                    return False
-                self._shown[current] = chunk.text
-                await record(position, current)
             previous = current
         for message_id in known[len(plan.chunks) :]:
             await self._delete(message_id)
@@ -118,12 +134,8 @@ class MessageSurface(ABC):
         return edited
 
     @abstractmethod
-    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
-        """Post the message for this position of the reply, behind the `previous` one.
-
-        Returns:
-            The new message's id; none if a tick could not go.
-        """
+    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> Posted | None:
+        """Post the message for this position of the reply, behind the `previous` one; none if a tick could not go."""
 
     @abstractmethod
     async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited: ...
