@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from itertools import count
 from typing import Any
@@ -11,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from benchmarks.replies.load import TOKENS, Ending, Load, Model
-from benchmarks.replies.parley import keep, no_sign
+from benchmarks.replies.parley import keep, no_sign, pace
 from channels.receipts import Receipts
 from channels.reply import Reply
 from channels.slack.api import SlackApi
@@ -34,16 +33,15 @@ class _Silent(AsyncWebClient):
         )
 
 
-async def delta_cost(pace: Mapping[str, Any]) -> float:
+async def delta_cost(speed: float) -> float:
     """Seconds of CPU that a delta costs beyond what it costs the model to say it, on 50 replies at once."""
-    speed = float(pace.get("speed", 1.0))
-    return (await _cpu(speed, pace, is_heard=True) - await _cpu(speed, pace, is_heard=False)) / (REPLIES * TOKENS)
+    return (await _cpu(speed, is_heard=True) - await _cpu(speed, is_heard=False)) / (REPLIES * TOKENS)
 
 
-async def _cpu(speed: float, pace: Mapping[str, Any], *, is_heard: bool) -> float:
+async def _cpu(speed: float, *, is_heard: bool) -> float:
     """Seconds of CPU from the first word to the last."""
     load = Load(REPLIES, CHANNELS, Ending.TOGETHER, speed)
-    model, api, receipts = Model(load), SlackApi(_Silent(), **pace), Receipts(no_sign, no_sign)
+    model, api, receipts = Model(load), SlackApi(_Silent(), **pace(speed)), Receipts(no_sign, no_sign)
     async with AsyncExitStack() as replies:
         for speech in model.speeches if is_heard else ():
             address = {"team": "T", "channel": load.channel(speech.number), "thread_ts": "1", "ts": "1"}

@@ -9,6 +9,8 @@ from benchmarks.replies.cell import Cell
 _WIDTH, _HEIGHT = 430, 300
 _LEFT, _TOP, _BOTTOM, _RIGHT = 62, 44, 40, 16
 _COLOURS = ("#0b6bcb", "#c4320a", "#0f7b4f", "#8a4fbe", "#a16207", "#b0276e")
+#: Of the legend: the height of a line, and how many names stand in it.
+_LINE, _COLUMNS = 24, 3
 _FLOOR = "the floor"
 _GREY = "#555"
 
@@ -18,36 +20,28 @@ Line = Mapping[int, float | None]
 def plot(cells: Iterable[Cell], ending: str) -> str:
     """An SVG of the cells that end so."""
     chosen = [cell for cell in cells if cell.ending == ending or cell.replies == 1]
-    panels = []
-    for row, platform in enumerate(sorted({cell.platform for cell in chosen}, reverse=True)):
+    panels, top = [], 0
+    for platform in sorted({cell.platform for cell in chosen}, reverse=True):
         here = [cell for cell in chosen if cell.platform == platform]
         names = list(dict.fromkeys(cell.contender for cell in here))
         ages = {name: {cell.replies: cell.age for cell in here if cell.contender == name} for name in names}
         ends = {name: {cell.replies: _end(cell) for cell in here if cell.contender == name} for name in names}
         ages[_FLOOR] = {cell.replies: cell.age_floor for cell in here}
         ends[_FLOOR] = {cell.replies: cell.end_mean_floor for cell in here}
-        top = row * (_HEIGHT + 24 * math.ceil((len(names) + 1) / 3))
         panels += _panel(0, top, f"{platform.title()}: mean age of the shown text", ages)
         panels += _panel(_WIDTH, top, f"{platform.title()}: last word to final text, mean", ends)
         panels += _legend(top + _HEIGHT, names)
-    rows = sum(
-        _HEIGHT + 24 * math.ceil((len({c.contender for c in chosen if c.platform == p}) + 1) / 3)
-        for p in _platforms(chosen)
-    )
+        top += _HEIGHT + _LINE * math.ceil((len(names) + 1) / _COLUMNS) + _LINE
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * _WIDTH} {rows + 8}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * _WIDTH} {top}" '
             'font-family="system-ui, sans-serif" font-size="12">',
-            f'<rect width="{2 * _WIDTH}" height="{rows + 8}" fill="white"/>',
+            f'<rect width="{2 * _WIDTH}" height="{top}" fill="white"/>',
             *panels,
             "</svg>",
             "",
         ]
     )
-
-
-def _platforms(cells: Iterable[Cell]) -> set[str]:
-    return {cell.platform for cell in cells}
 
 
 def _end(cell: Cell) -> float | None:
@@ -93,7 +87,7 @@ def _line(points: Sequence[tuple[float, float]], colour: str, name: str) -> list
 def _legend(top: float, names: Sequence[str]) -> list[str]:
     drawn = []
     for number, name in enumerate([*names, _FLOOR]):
-        left, at = _LEFT + number % 3 * 270, top + 24 * (number // 3)
+        left, at = _LEFT + number % _COLUMNS * 270, top + _LINE * (number // _COLUMNS)
         drawn += _line([(left, at), (left + 24, at)], _colour(name, number), name)
         drawn.append(_text(left + 34, at + 4, name))
     return drawn

@@ -22,6 +22,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from benchmarks.replies.contender import Answering
 from benchmarks.replies.load import Speech
 from benchmarks.replies.stage import Question, SlackStage
+from core.runtime import warm_up
 
 NAME = "google-adk's SlackRunner"
 
@@ -77,6 +78,7 @@ class _Runs(Answering):
 
 @asynccontextmanager
 async def on_slack(stage: SlackStage) -> AsyncIterator[Answering]:
+    await warm_up()
     sandbox = stage.sandbox
     model = Scripted(model="scripted")
     runner = Runner(
