@@ -10,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from benchmarks.replies.load import TOKENS, Ending, Load, Model
-from benchmarks.replies.parley import keep, no_sign, pace
+from benchmarks.replies.parley import keep, no_sign
 from channels.receipts import Receipts
 from channels.reply import Reply
 from channels.slack.api import SlackApi
@@ -41,7 +41,7 @@ async def delta_cost(speed: float) -> float:
 async def _cpu(speed: float, *, is_heard: bool) -> float:
     """Seconds of CPU from the first word to the last."""
     load = Load(REPLIES, CHANNELS, Ending.TOGETHER, speed)
-    model, api, receipts = Model(load), SlackApi(_Silent(), **pace(speed)), Receipts(no_sign, no_sign)
+    model, api, receipts = Model(load), SlackApi(_Silent(), speed=speed), Receipts(no_sign, no_sign)
     async with AsyncExitStack() as replies:
         for speech in model.speeches if is_heard else ():
             address = {"team": "T", "channel": load.channel(speech.number), "thread_ts": "1", "ts": "1"}

@@ -58,7 +58,7 @@ class _OnDiscord(Writing):
 async def on_slack(stage: SlackStage) -> AsyncIterator[Writing]:
     sandbox = stage.sandbox
     web = client(SlackSettings(sandbox.bot_token, sandbox.app_token, sandbox.api_url))
-    yield _OnSlack(stage, SlackApi(web, **pace(stage.speed)))
+    yield _OnSlack(stage, SlackApi(web, speed=stage.speed))
 
 
 @asynccontextmanager
@@ -66,10 +66,6 @@ async def on_discord(stage: DiscordStage) -> AsyncIterator[Writing]:
     bot = make_client(DiscordSettings(bot_token=stage.sandbox.bot_token, api_url=stage.sandbox.api_url))
     await bot.login(stage.sandbox.bot_token)
     try:
-        yield _OnDiscord(DiscordApi(bot, **pace(stage.speed)))
+        yield _OnDiscord(DiscordApi(bot, speed=stage.speed))
     finally:
         await bot.close()
-
-
-def pace(speed: float) -> dict[str, Any]:
-    return {} if speed == 1 else {"speed": speed}
