@@ -93,11 +93,13 @@ class Caller:
                 return await send()
             except PassingError as error:
                 failure = error
+            finally:
+                budget.answered()
             log.info("%s did not succeed (%s)", name, failure)
             if failure.retry_after is not None:
                 budget.refused(failure.retry_after)
             if priority is Priority.TICK:
-                return None
+                return await found() if found is not None and failure.retry_after is None else None
             if failure.retry_after is not None:
                 continue
             if found is not None and (effect := await found()) is not None:

@@ -1,8 +1,9 @@
 """A reply as messages that are posted, edited and deleted until they are what they should be."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from channels.channel import Button, File, FileRefusedError, Limits, Plan, Priority, Record
@@ -27,6 +28,19 @@ class Edited(Enum):
     GONE = auto()
 
 
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A message that stands.
+
+    Attributes:
+        is_new: whether it says what was to be posted. Otherwise it was posted before, when the answer to that was
+            lost, and may say less.
+    """
+
+    id: str
+    is_new: bool = True
+
+
 class MessageSurface(ABC):
     """A `Surface` of a platform on which a message, once posted, can be edited and deleted.
 
@@ -41,8 +55,13 @@ class MessageSurface(ABC):
         self._lacking: Budget | None = None  # that had no place for the last tick
         self._held: Budget | None = None  # in which the next call has its place
 
-    def live(self) -> AbstractContextManager[None]:
-        return self._edits.live()
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        try:
+            with self._edits.live():
+                yield
+        finally:
+            self._release()
 
     async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
         budget = self._lacking or (self._posts if is_new else self._edits)
@@ -55,9 +74,7 @@ class MessageSurface(ABC):
         try:
             return await self._show(plan, known, record)
         finally:
-            if self._held is not None:
-                self._held.give_back()
-                self._held = None
+            self._release()
 
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         own = await self._own()
@@ -86,24 +103,30 @@ class MessageSurface(ABC):
     def _edits(self) -> Budget:
         """What editing a message is limited by."""
 
+    def _release(self) -> None:
+        if self._held is not None:
+            self._held.give_back()
+            self._held = None
+
     async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
         messages, files = [id_ for id_ in known if not _is_file(id_)], [id_ for id_ in known if _is_file(id_)]
         previous: str | None = None
         for position, chunk in enumerate(plan.chunks):
             current = messages[position] if position < len(messages) else None
-            is_last = position == len(plan.chunks) - 1
+            is_last, priority = position == len(plan.chunks) - 1, plan.priority
             content = chunk.text, tuple(plan.controls) if is_last else ()
-            edited = await self._change(current, content, plan.priority) if current else Edited.GONE
+            while current is None or (edited := await self._change(current, content, priority)) is Edited.GONE:
+                posted = await self._post(position, *content, priority, previous)
+                if posted is None:
+                    self._lacking = self._posts
+                    return False
+                current = posted.id
+                if posted.is_new and not content[1]:  # of one that stood already, the buttons are not known
+                    self._shown[current] = content
+                await record(position, current)
             if edited is Edited.DROPPED:
                 self._lacking = self._edits
                 return False
-            if edited is Edited.GONE:
-                current = await self._post(position, *content, plan.priority, previous)
-                if current is None:
-                    self._lacking = self._posts
-                    return False
-                self._shown[current] = content
-                await record(position, current)
             previous = current
         for message_id in messages[len(plan.chunks) :]:
             await self._delete(message_id)
@@ -135,12 +158,8 @@ class MessageSurface(ABC):
     @abstractmethod
     async def _post(
         self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
-    ) -> str | None:
-        """Post the message for this position of the reply, behind the `previous` one.
-
-        Returns:
-            The new message's id; none if a tick could not go.
-        """
+    ) -> Posted | None:
+        """Post the message for this position of the reply, behind the `previous` one; none if a tick could not go."""
 
     @abstractmethod
     async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited: ...

@@ -151,13 +151,14 @@ class Reply:
                     log.warning("the text that no file can be had for goes into messages: %s", error)
                     self._most = sys.maxsize
                     continue
+                finally:
+                    if is_first:
+                        await self._surface.begun()
+                        is_first = False
                 size = len(plan.chunks) + (plan.file is not None)
                 if shown and len(self._known) > size:
                     del self._known[size:]
                     await self._keep(self._known)
-                if is_first:
-                    await self._surface.begun()
-                    is_first = False
                 if is_last and shown and not self._changed.is_set():
                     return
                 if not shown:

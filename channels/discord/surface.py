@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 from channels.calls import RefusedError
 from channels.channel import Button, File, Limits, Priority
-from channels.discord.api import ARCHIVED, GONE, DiscordApi
+from channels.discord.api import ARCHIVED, GONE, DiscordApi, Said
 from channels.discord.text import inert
-from channels.messages import Edited, MessageSurface
+from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget
 from channels.receipts import Receipts
 
@@ -52,14 +52,14 @@ class DiscordSurface(MessageSurface):
 
     async def _post(
         self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
-    ) -> str | None:
+    ) -> Posted | None:
         reply_to = int(previous) if previous else self._question
 
-        async def found() -> int | None:
+        async def found() -> Said | None:
             own = await self._api.own_replies(self._channel, reply_to)
             return own[0] if own else None
 
-        message = await self._api.post(
+        said = await self._api.post(
             self._channel,
             inert(text),
             controls,
@@ -69,10 +69,10 @@ class DiscordSurface(MessageSurface):
             is_admitted=self.is_admitted(self._posts),
             found=found,
         )
-        if message is None:
+        if said is None:
             return None
         self._posted += 1
-        return str(message)
+        return Posted(str(said.id), is_new=said.text.strip() == inert(text).strip())
 
     async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
         return await self._opened(lambda: self._try_edit(int(message_id), text, controls, priority))
@@ -126,4 +126,4 @@ class DiscordSurface(MessageSurface):
 
     async def _own(self) -> dict[int, str]:
         own = await self._api.own_replies(self._channel, self._question)
-        return {position: str(message) for position, message in enumerate(own)}
+        return {position: str(message.id) for position, message in enumerate(own)}

@@ -6,7 +6,7 @@ from typing import Any
 
 from channels.calls import RefusedError
 from channels.channel import Button, File, Limits, Priority
-from channels.messages import Edited, MessageSurface
+from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget, Window
 from channels.receipts import Receipts
 from channels.slack.api import Answer, SlackApi
@@ -82,9 +82,13 @@ class SlackSurface(MessageSurface):
 
     async def _post(
         self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
-    ) -> str | None:
+    ) -> Posted | None:
+        stood: Answer | None = None
+
         async def found() -> Answer | None:
-            return (await self._messages()).get(position) if self._turn_id else None
+            nonlocal stood
+            stood = (await self._messages()).get(position) if self._turn_id else None
+            return stood
 
         answer = await self._api.call(
             "chat.postMessage",
@@ -104,7 +108,7 @@ class SlackSurface(MessageSurface):
             is_admitted=self.is_admitted(self._posts),
             found=found,
         )
-        return None if answer is None else str(answer["ts"])
+        return None if answer is None else Posted(str(answer["ts"]), is_new=answer is not stood)
 
     async def _own(self) -> dict[int, str]:
         return {position: str(message["ts"]) for position, message in (await self._messages()).items()}

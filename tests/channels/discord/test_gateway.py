@@ -67,7 +67,9 @@ async def test_no_session_is_begun_when_none_is_left(
         patch.setattr("sandbox.discord.directory.SESSIONS_A_DAY", 0)
         async with running(server, tmp_path, echo, connect=False) as bot:
             starting = asyncio.create_task(bot.channel.start())
-            await until(lambda: "Discord lets this bot begin no more sessions for 1440 minutes" in caplog.text)
+            await until(
+                lambda: "gateway: ParleyError: Discord lets this bot begin no session for 1440 minutes\n" in caplog.text
+            )
             assert server.sessions == []
             patch.setattr("sandbox.discord.directory.SESSIONS_A_DAY", 1000)
             await starting

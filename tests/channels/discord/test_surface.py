@@ -194,6 +194,20 @@ async def test_a_post_whose_answer_was_lost_is_found_and_not_made_again(on: Show
     assert on.calls(POST) == 2
 
 
+@pytest.mark.parametrize("is_found", [True, False])
+async def test_a_post_that_only_a_tick_made_says_the_final_in_the_end(on: Shown, is_found: bool) -> None:
+    await on.show("one", priority=Priority.PROGRESS)
+    await on.surface.ready(Priority.TICK, is_new=True, since=0.0)
+    on.server.faults.lose_reply(POST)
+    if not is_found:
+        on.server.permissions.remove("read_message_history")
+    assert await on.show("one", "tw", priority=Priority.TICK) is is_found
+    assert on.texts == ["one", "tw"]
+    assert await on.show("one", "two")
+    assert on.texts == ["one", "two"]
+    assert on.known == [message.id for message in on.messages]
+
+
 async def test_that_holds_even_if_the_search_for_it_fails_at_first(on: Shown) -> None:
     on.server.faults.lose_reply(POST)
     on.server.faults.fail(HISTORY, status=503)
