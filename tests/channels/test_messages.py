@@ -1,9 +1,13 @@
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.channel import Chunk, Plan, Priority
+from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priority
 from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget, Window
+from core.errors import SurfaceError
 
 PLENTY = Budget(Window(calls=1000, seconds=1.0))
 
@@ -15,6 +19,9 @@ class Board(MessageSurface):
         super().__init__()
         self.messages: dict[str, str] = {}
         self.previous: dict[str, str | None] = {}
+        self.buttons: dict[str, Sequence[Button]] = {}
+        self.files: dict[str, File] = {}
+        self.takes_files = True
         self.calls = 0
         self.budget = 1000
 
@@ -33,20 +40,33 @@ class Board(MessageSurface):
         self.budget -= 1
         return priority is not Priority.TICK or self.budget >= 0
 
-    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> Posted | None:
+    async def _post(
+        self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
+    ) -> Posted | None:
         if not self._may(priority):
             return None
         new = f"m{self.calls}"
-        self.messages[new], self.previous[new] = text, previous
+        self.messages[new], self.previous[new], self.buttons[new] = text, previous, controls
         return Posted(new)
 
-    async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited:
+    async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
         if not self._may(priority):
             return Edited.DROPPED
         if message_id not in self.messages:
             return Edited.GONE
-        self.messages[message_id] = text
+        self.messages[message_id], self.buttons[message_id] = text, controls
         return Edited.DONE
+
+    async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
+        if not self.takes_files:
+            raise SurfaceError("no files here")
+        if known is None:
+            await record(known := f"f{self.calls}")
+        self.calls += 1
+        self.files[known] = file
+
+    async def _detach(self, file_id: str) -> None:
+        self.files.pop(file_id, None)
 
     async def _delete(self, message_id: str) -> None:
         self.messages.pop(message_id, None)
@@ -65,10 +85,18 @@ class Known:
         assert position <= len(self.ids)
         self.ids[position:] = [message_id, *self.ids[position + 1 :]]
 
-    async def show(self, board: Board, texts: list[str], priority: Priority = Priority.FINAL) -> bool:
-        shown = await board.show(Plan([Chunk(0, 0, t) for t in texts], priority), tuple(self.ids), self.record)
+    async def show(
+        self,
+        board: Board,
+        texts: list[str],
+        priority: Priority = Priority.FINAL,
+        controls: Sequence[Button] = (),
+        file: File | None = None,
+    ) -> bool:
+        plan = Plan([Chunk(0, 0, text) for text in texts], priority, controls, file)
+        shown = await board.show(plan, tuple(self.ids), self.record)
         if shown:
-            del self.ids[len(texts) :]
+            del self.ids[len(texts) + (file is not None) :]
         return shown
 
 
@@ -126,3 +154,41 @@ async def test_a_place_that_was_waited_for_is_used_once_and_given_back_if_it_is_
     board._held = one
     await known.show(board, ["one"])
     assert one.try_admit(Priority.FINAL)
+
+
+RETRY, STOP = Button("retry:1", "Retry"), Button("stop:1", "Stop")
+FILE = File("answer.md", b"all of it")
+
+
+async def test_the_buttons_are_under_the_last_message_and_nowhere_else() -> None:
+    board, known = Board(), Known()
+    await known.show(board, ["one", "two"], controls=[RETRY])
+    assert [board.buttons[id_] for id_ in known.ids] == [(), (RETRY,)]
+    await known.show(board, ["one", "two", "three"], controls=[STOP])
+    assert [board.buttons[id_] for id_ in known.ids] == [(), (), (STOP,)]
+    await known.show(board, ["one", "two", "three"])
+    assert [board.buttons[id_] for id_ in known.ids] == [(), (), ()]
+
+
+async def test_a_file_comes_once_and_goes_with_the_plan_that_has_it() -> None:
+    board, known = Board(), Known()
+    await known.show(board, ["one", "two"], file=FILE)
+    before = board.calls
+    await known.show(board, ["one", "two"], file=FILE)
+    assert (board.calls, list(board.files.values())) == (before, [FILE])
+
+    other = Board()  # after a restart
+    other.messages, other.files = board.messages, board.files
+    known.ids = await other.find(known.ids)
+    await known.show(other, ["one", "two"], file=FILE)
+    assert list(other.files.values()) == [FILE]
+    await known.show(other, ["one"])
+    assert (other.files, len(known.ids)) == ({}, 1)
+
+
+async def test_a_file_that_is_refused_is_told_when_all_else_is_shown() -> None:
+    board, known = Board(), Known()
+    board.takes_files = False
+    with pytest.raises(FileRefusedError):
+        await known.show(board, ["one", "two"], file=FILE)
+    assert list(board.messages.values()) == ["one", "two"]
