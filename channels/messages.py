@@ -1,14 +1,18 @@
 """A reply as messages that are posted, edited and deleted until they are what they should be."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from channels.calls import RefusedError
 from channels.channel import Button, File, FileRefusedError, Limits, Plan, Priority, Record
 from channels.pacer import Budget
 from core.errors import SurfaceError
+
+log = logging.getLogger(__name__)
 
 #: What the id of a reply's file begins with, so that it is not taken for a message's.
 _FILE = "file:"
@@ -111,6 +115,7 @@ class MessageSurface(ABC):
     async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
         messages, files = [id_ for id_ in known if not _is_file(id_)], [id_ for id_ in known if _is_file(id_)]
         previous: str | None = None
+        shown: list[str] = []
         for position, chunk in enumerate(plan.chunks):
             current = messages[position] if position < len(messages) else None
             is_last, priority = position == len(plan.chunks) - 1, plan.priority
@@ -128,8 +133,12 @@ class MessageSurface(ABC):
                 self._lacking = self._edits
                 return False
             previous = current
+            shown.append(current)
         for message_id in messages[len(plan.chunks) :]:
-            await self._delete(message_id)
+            await self._clear_away(message_id)
+        if plan.priority in (Priority.FINAL, Priority.ERROR):
+            for message_id in await self._strays(shown):
+                await self._clear_away(message_id)
         if plan.file is not None and previous is not None:
             await self._show_file(plan.file, previous, files, lambda id_: record(len(plan.chunks), f"{_FILE}{id_}"))
         elif files:
@@ -143,6 +152,13 @@ class MessageSurface(ABC):
         if edited is Edited.DONE:
             self._shown[message_id] = content
         return edited
+
+    async def _clear_away(self, message_id: str) -> None:
+        """Delete what is left over. If that is refused, it stays: what is to be seen is seen all the same."""
+        try:
+            await self._delete(message_id)
+        except RefusedError as refusal:
+            log.error("a message that is left over stays: %s", refusal)
 
     async def _show_file(
         self, file: File, last: str, known: Sequence[str], record: Callable[[str], Awaitable[None]]
@@ -180,6 +196,13 @@ class MessageSurface(ABC):
     @abstractmethod
     async def _detach(self, file_id: str) -> None:
         """Take a file away; one that is gone already is no fault."""
+
+    async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
+        """Messages of this reply that stand beside those that are `shown`: a post may take effect long after its answer
+        was given up.
+        """
+        del shown
+        return ()
 
     @abstractmethod
     async def _own(self) -> dict[int, str]:

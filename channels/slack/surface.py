@@ -53,6 +53,7 @@ class SlackSurface(MessageSurface):
         self._asked_ts = str(address["ts"])
         self._turn_id = turn_id
         self._files = Files(api, self._team)
+        self._is_in_doubt = False  # whether a post may have taken effect twice
 
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
@@ -87,6 +88,7 @@ class SlackSurface(MessageSurface):
 
         async def found() -> Answer | None:
             nonlocal stood
+            self._is_in_doubt = True
             stood = (await self._messages()).get(position) if self._turn_id else None
             return stood
 
@@ -115,13 +117,20 @@ class SlackSurface(MessageSurface):
 
     async def _messages(self) -> dict[int, Answer]:
         """The messages of this reply, by their positions, as Slack has them."""
-        own = {}
-        for message in await self._thread():
-            metadata = message.get("metadata") or {}
-            payload = metadata.get("event_payload") or {}
-            if metadata.get("event_type") == _METADATA and payload.get("turn") == self._turn_id:
-                own[int(payload["chunk"])] = message
-        return own
+        return {_position(message): message for message in await self._thread() if self._is_own(message)}
+
+    async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
+        if not self._is_in_doubt:
+            return ()
+        self._is_in_doubt = False
+        own = (str(message["ts"]) for message in await self._thread() if self._is_own(message))
+        return [ts for ts in own if ts not in shown]
+
+    def _is_own(self, message: Answer) -> bool:
+        """Whether it is a message of this reply."""
+        metadata = message.get("metadata") or {}
+        payload = metadata.get("event_payload") or {}
+        return metadata.get("event_type") == _METADATA and payload.get("turn") == self._turn_id
 
     async def _thread(self) -> Sequence[Answer]:
         """What stands in the thread since the message that is answered."""
@@ -174,6 +183,10 @@ class SlackSurface(MessageSurface):
         except RefusedError as refusal:
             if refusal.code != "message_not_found":
                 raise
+
+
+def _position(message: Answer) -> int:
+    return int(message["metadata"]["event_payload"]["chunk"])
 
 
 def _holds(message: Answer, file_id: str) -> bool:

@@ -68,6 +68,8 @@ class Replies:
             self._first_texts[key] = message.plain
         elif first := self._first_texts.pop(key, None):
             self._placeholders.add(first)
+        if happening.kind is Kind.UPDATED and message.plain in self._placeholders:  # a reply begins anew
+            self._first_texts[key] = message.plain
         if happening.kind is Kind.UPDATED:
             now = monotonic()
             self._longest_pause = max(self._longest_pause, now - self._updated_at.get(key, now))

@@ -1,4 +1,5 @@
 import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -8,12 +9,13 @@ from sqlalchemy.exc import IntegrityError
 
 import core.inbox
 from core.errors import StoreError
-from core.inbox import Accepted, Inbox
+from core.inbound import Inbound
+from core.inbox import Accepted, Inbox, Refused
 from core.sessions.service import ensure_session
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import turns as turns_table
-from core.turns import Turns
+from core.turns import Turn, Turns
 from tests.inbounds import inbound
 
 
@@ -136,3 +138,72 @@ async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: Inbox, t
     await inbox.accept(message)
     (turn,) = await turns.claim(1)
     assert turn.inbound == message
+
+
+async def failed_turn(inbox: Inbox, turns: Turns, **more: Any) -> Turn:
+    await inbox.accept(inbound(**more))
+    (turn,) = await turns.claim(1)
+    await turns.shown(turn.id, ["m1", "m2"])
+    await turns.end(turn.id, "failed", error="why")
+    return turn
+
+
+async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns, text="what is it?")
+    accepted, message = await retried(inbox, failed)
+    assert (accepted, message.text) == (Accepted.NEXT, "what is it?")
+    (again,) = await turns.claim(1)
+    assert (again.kind, again.origin, again.chunks) == ("retry", failed.id, ("m1", "m2"))
+    assert (again.inbound.text, again.inbound.address) == (failed.inbound.text, failed.inbound.address)
+    await turns.end(again.id, "failed")
+    await retried(inbox, again)
+    (third,) = await turns.claim(1)
+    assert third.origin == failed.id
+
+
+async def retried(inbox: Inbox, turn: Turn) -> tuple[Accepted, Inbound]:
+    tried = await inbox.retry(turn.id, author="ada")
+    assert isinstance(tried, tuple)
+    return tried
+
+
+async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns)
+    tried = await asyncio.gather(*(retried(inbox, failed) for _ in range(8)))
+    assert sorted(accepted.name for accepted, _ in tried) == ["KNOWN"] * 7 + ["NEXT"]
+    assert len(await turns.claim(10)) == 1
+
+
+async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns)
+    second = inbound("second", sent_at=time.time() - 1)
+    await inbox.accept(second)
+    assert (await retried(inbox, failed))[0] is Accepted.WAITS
+    (next_one,) = await turns.claim(10)
+    assert next_one.inbound == second
+    await turns.end(next_one.id, "done")
+    (last,) = await turns.claim(10)
+    assert last.kind == "retry"
+
+
+async def test_only_the_author_may_have_it_tried_again(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns)
+    assert await inbox.retry(failed.id, author="grace") is Refused.NOT_THEIRS
+    assert await turns.claim(10) == []
+
+
+async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns)
+    await inbox.accept(inbound(session="place:2"))
+    (done,) = await turns.claim(1)
+    await turns.end(done.id, "done")
+    await inbox.reset(inbound("reset"))
+    for turn_id in (failed.id, done.id, "nothing"):
+        assert await inbox.retry(turn_id, author="ada") is Refused.OVER
+
+
+async def test_a_reset_drops_a_retry_that_waits(inbox: Inbox, turns: Turns) -> None:
+    failed = await failed_turn(inbox, turns)
+    await retried(inbox, failed)
+    assert len(await inbox.reset(inbound("reset")) or ()) == 1
+    assert await turns.claim(10) == []

@@ -51,7 +51,8 @@ async def test_the_database_itself_refuses_a_second_turn_of_a_session(
 ) -> None:
     await inbox.accept(inbound())
     await turns.claim(1)
-    row = {"id": "other", "session": "place:1", "generation": 1, "state": "running", "chunks": [], "created_at": 0.0}
+    row = {"id": "other", "session": "place:1", "generation": 1, "origin": "other", "state": "running"}
+    row |= {"chunks": [], "created_at": 0.0}
     with pytest.raises(IntegrityError):
         async with database.write() as connection:
             await connection.execute(sa.insert(turns_table).values(**row))

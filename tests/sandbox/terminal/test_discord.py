@@ -1,3 +1,4 @@
+import asyncio
 from contextlib import aclosing
 
 import discord
@@ -180,3 +181,22 @@ async def test_nobody_sees_or_enters_anothers_private_thread(server: DiscordSand
     assert platform.threads(ada) == []
     desk = Desk(platform)
     assert await enter(desk, "/channel secret", "hello") == "ada is not in secret"
+
+
+async def test_a_button_is_pressed_by_what_is_on_it(
+    desk: Desk, server: DiscordSandbox, discord_bot: DiscordBot
+) -> None:
+    pressed = asyncio.get_running_loop().create_future()
+
+    class Ask(discord.ui.View):
+        @discord.ui.button(label="Again", custom_id="again:1")
+        async def again(self, interaction: discord.Interaction, _button: discord.ui.Button["Ask"]) -> None:
+            await interaction.response.defer()
+            pressed.set_result(interaction.user.name)
+
+    await enter(desk, "/channel general")
+    assert await enter(desk, "/press again") == "There is no button 'again' here."
+    await discord_bot.place(server, "general").send("It failed.", view=Ask(timeout=None))
+    assert here(desk) == ["parley: It failed.\n[ Again ]"]
+    assert await enter(desk, "/as grace", "/press AGAIN") == ""
+    assert await asyncio.wait_for(pressed, 5) == "grace"

@@ -228,3 +228,28 @@ async def test_without_a_terminal_the_standard_streams_are_lines(
     first, *_, last = capsys.readouterr().out.splitlines()
     assert first == "This is the sandbox."
     assert last.endswith("parley updated] Good ⏎ morning")
+
+
+async def test_buttons_and_files_are_read_and_pressed(slack: SlackSandbox, bot: Bot) -> None:
+    button = {"type": "button", "action_id": "again:1", "text": {"type": "plain_text", "text": "Again"}}
+    blocks = [{"type": "markdown", "text": "It failed."}, {"type": "actions", "elements": [button]}]
+    await bot.connect()
+    await slack.wait_connected()
+
+    async def lines() -> AsyncIterator[str]:
+        yield "/channel general"
+        yield "hello"
+        place = slack.channels["general"].id
+        await bot.web.chat_postMessage(channel=place, text="x", blocks=blocks)
+        await bot.web.files_upload_v2(channel=place, filename="answer.md", content="all of it")
+        yield "/press again"
+        yield "/press other"
+
+    out = io.StringIO()
+    await run_lines([SlackPlatform(slack)], lines(), out, pace=Pace(quiet=0.1, patience=0.1))
+    written = [re.sub(r"\d+\.\d{6}", "1", line) for line in out.getvalue().splitlines()]
+    assert "[Slack #general 1 parley] It failed. ⏎ [ Again ]" in written
+    assert "[Slack #general 1 parley] [file answer.md]" in written
+    assert "[Slack] There is no button 'other' here." in written
+    (press,) = [envelope.payload for envelope in slack.envelopes if envelope.type == "interactive"]
+    assert (press["user"]["name"], press["actions"][0]["action_id"]) == ("ada", "again:1")
