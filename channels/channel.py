@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
-from channels.dialect import MARKDOWN, Dialect
+from channels.markdown.dialect import MARKDOWN, Dialect
 from core.errors import SurfaceError
 from core.inbound import Inbound
 
@@ -18,6 +18,10 @@ class Priority(IntEnum):
     ERROR = 1
     PROGRESS = 2
     TICK = 3
+
+
+#: Room in each message for a line under the text that says what is going on, in whatever unit.
+STATUS_RESERVE = 102
 
 
 @dataclass(frozen=True, slots=True)

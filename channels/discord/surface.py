@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from channels.calls import RefusedError
-from channels.channel import Button, File, Limits, Priority
+from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
 from channels.discord.api import ARCHIVED, GONE, DiscordApi, Said
-from channels.discord.text import inert
+from channels.discord.markdown import DiscordMarkdown, size
 from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget
 from channels.receipts import Receipts
@@ -14,7 +14,7 @@ from channels.receipts import Receipts
 T = TypeVar("T")
 
 #: Discord takes 2000, and does not say of what: characters or UTF-16 units.
-LIMITS = Limits(chunk_size=1_900, measure=lambda text: len(inert(text).encode("utf-16-le")) // 2)
+LIMITS = Limits(chunk_size=1_900, measure=size, reserve=STATUS_RESERVE, dialect=DiscordMarkdown())
 
 #: Discord: Unknown Message, and Unknown Channel with all that was in it.
 _DELETED = {"10008", "10003"}
@@ -61,7 +61,7 @@ class DiscordSurface(MessageSurface):
 
         said = await self._api.post(
             self._channel,
-            inert(text),
+            text,
             controls,
             reply_to=reply_to,
             name=f"{self._turn_id} {position} {self._posted}",  # the same position is posted again if it was deleted
@@ -72,7 +72,7 @@ class DiscordSurface(MessageSurface):
         if said is None:
             return None
         self._posted += 1
-        return Posted(str(said.id), is_new=said.text.strip() == inert(text).strip())
+        return Posted(str(said.id), is_new=said.text.strip() == text.strip())
 
     async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
         return await self._opened(lambda: self._try_edit(int(message_id), text, controls, priority))
@@ -106,7 +106,7 @@ class DiscordSurface(MessageSurface):
             shown = await self._api.edit(
                 self._channel,
                 message,
-                inert(text),
+                text,
                 controls,
                 priority=priority,
                 is_admitted=self.is_admitted(self._edits),
