@@ -135,14 +135,14 @@ class MessageSurface(ABC):
             previous = current
             shown.append(current)
         for message_id in messages[len(plan.chunks) :]:
-            await self._clear_away(message_id)
+            await _clear_away(self._delete, message_id)
         if plan.priority in (Priority.FINAL, Priority.ERROR):
             for message_id in await self._strays(shown):
-                await self._clear_away(message_id)
+                await _clear_away(self._delete, message_id)
         if plan.file is not None and previous is not None:
             await self._show_file(plan.file, previous, files, lambda id_: record(len(plan.chunks), f"{_FILE}{id_}"))
         elif files:
-            await self._detach(files[0].removeprefix(_FILE))
+            await _clear_away(self._detach, files[0].removeprefix(_FILE))
         return True
 
     async def _change(self, message_id: str, content: tuple[str, tuple[Button, ...]], priority: Priority) -> Edited:
@@ -152,13 +152,6 @@ class MessageSurface(ABC):
         if edited is Edited.DONE:
             self._shown[message_id] = content
         return edited
-
-    async def _clear_away(self, message_id: str) -> None:
-        """Delete what is left over. If that is refused, it stays: what is to be seen is seen all the same."""
-        try:
-            await self._delete(message_id)
-        except RefusedError as refusal:
-            log.error("a message that is left over stays: %s", refusal)
 
     async def _show_file(
         self, file: File, last: str, known: Sequence[str], record: Callable[[str], Awaitable[None]]
@@ -207,6 +200,14 @@ class MessageSurface(ABC):
     @abstractmethod
     async def _own(self) -> dict[int, str]:
         """The ids of the messages of this reply that stand, by their positions, as the platform has them."""
+
+
+async def _clear_away(delete: Callable[[str], Awaitable[None]], id_: str) -> None:
+    """Delete what is left over. If that is refused, it stays: what is to be seen is seen all the same."""
+    try:
+        await delete(id_)
+    except RefusedError as refusal:
+        log.error("what is left over of a reply stays: %s", refusal)
 
 
 def _is_file(id_: str) -> bool:

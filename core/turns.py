@@ -6,6 +6,9 @@
        ├──────────> failed                 an apology was shown; also when the process was stopped
        └──────────> cancelled              a reset ended it
 
+A turn that failed stays so. To try it again is a turn of its own, of the kind `retry`: it answers the same message, in
+the reply of the one that failed, and goes on with what that one's run has stored.
+
 A session has at most one turn that is `running` or `answered`: the database holds it to that.
 
 What becomes of a turn is written again when the database fails in passing. When it fails for longer, the error

@@ -154,7 +154,8 @@ class SlackChannel:
     async def _take_press(self, body: Mapping[str, Any], button: str) -> None:
         """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
         try:
-            team, channel, user = body["team"]["id"], body["channel"]["id"], body["user"]["id"]
+            channel, user = body["channel"]["id"], body["user"]["id"]
+            team = (body.get("team") or {}).get("id") or body["user"].get("team_id", "")
             if word := await self._intake.press(button, author=user):
                 await self._whisper(team, channel, user, body["container"].get("thread_ts"), word)
         except SurfaceError as error:

@@ -12,6 +12,7 @@ from channels.receipts import Receipts
 from channels.slack.api import Answer, SlackApi
 from channels.slack.files import TIER_3, Files
 from channels.slack.text import SlackMarkdown, plain, size
+from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,11 @@ class SlackSurface(MessageSurface):
         if not self._is_in_doubt:
             return ()
         self._is_in_doubt = False
-        own = (str(message["ts"]) for message in await self._thread() if self._is_own(message))
+        try:
+            own = [str(message["ts"]) for message in await self._thread() if self._is_own(message)]
+        except SurfaceError as error:
+            log.warning("whether a post took effect twice cannot be seen: %s", error)
+            return ()
         return [ts for ts in own if ts not in shown]
 
     def _is_own(self, message: Answer) -> bool:

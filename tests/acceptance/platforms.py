@@ -40,6 +40,9 @@ class Talk(Protocol):
     def replies(self) -> list[Shown]:
         """What the bot says here, oldest first."""
 
+    async def press(self, label: str) -> None:
+        """Press the button that says so, on the newest reply that has it."""
+
     def receipts(self) -> int:
         """How many reactions stand on what was said."""
 
@@ -98,6 +101,10 @@ class SlackTalk:
 
     def replies(self) -> list[Shown]:
         return [_shown(message) for message in self._thread() if message.user == self._slack.bot_user_id]
+
+    async def press(self, label: str) -> None:
+        message = next(message for message in reversed(self._thread()) if label in message.buttons)
+        assert await self._slack.press("ada", message, message.buttons[label])
 
     def receipts(self) -> int:
         return sum(len(message.reactions) for message in self._thread())
@@ -175,6 +182,10 @@ class DiscordTalk:
             for message in self._discord.messages(self._place)
             if message.author.id == self._discord.bot_id and message.ephemeral_to is None
         ]
+
+    async def press(self, label: str) -> None:
+        message = next(m for m in reversed(self._discord.messages(self._place)) if label in m.buttons)
+        await self._discord.press("ada", message, message.buttons[label])
 
     def receipts(self) -> int:
         return sum(len(message.reactions) for message in self._discord.messages(self._place))

@@ -130,6 +130,15 @@ async def test_what_a_killed_process_left_is_answered_by_the_next_one(start: Sta
     for talk in here.values():
         assert [reply.text for reply in talk.replies()] == [words.INTERRUPTED, "The second answer."]
 
+    async def tried_again(platform: Platform) -> None:
+        talk = here[platform]
+        await talk.press(words.RETRY)
+        await platform.wait_for(lambda: talk.replies()[0].text == "The first answer, late.")
+        assert [reply.text for reply in talk.replies()] == ["The first answer, late.", "The second answer."]
+
+    bot.answer = lambda asked: "The first answer, late." if asked.text.endswith("first") else f"What? {asked.text}"
+    await bot.everywhere(tried_again)
+
 
 @pytest.mark.parametrize(
     ("server", "vendor", "model"),

@@ -45,7 +45,7 @@ class Model:
         if "break" in asked.text and asked.text not in self._broken:
             self._broken.add(asked.text)
             return [Say(LONG), Cut()]
-        return Say(ANSWER, pieces=4, pace=0.1) if "slowly" in asked.text else ANSWER
+        return Say(ANSWER, pieces=4, pace=0.2) if "slowly" in asked.text else ANSWER
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLATFORMS)
