@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Protocol
 
 from channels.calls import Caller
 from sandbox.discord import Channel as DiscordPlace
-from sandbox.discord import DiscordSandbox
 from sandbox.discord import Message as DiscordMessage
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
@@ -150,8 +149,8 @@ async def says(talk: Talk, *wanted: str) -> None:
 
 @asynccontextmanager
 async def sandbox_of(platform: str) -> AsyncIterator[Any]:
-    made = SlackSandbox(rate_limits=False) if platform == "slack" else DiscordSandbox(rate_limits=False)
-    async with made as sandbox:
+    made: Any = SlackSandbox if platform == "slack" else discord_tests.discord_of
+    async with made(rate_limits=False) as sandbox:
         yield sandbox
 
 

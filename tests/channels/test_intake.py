@@ -11,7 +11,7 @@ from channels.intake import Call, Intake
 from channels.receipts import Address, Receipts
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Accepted, Inbox
+from core.inbox import Accepted, Inbox, Refused
 
 MESSAGE = Inbound(
     event_key="k", session_id="s", place="p", channel="c", address={"message": "1"}, author="a", text="hi", sent_at=1.0
@@ -27,6 +27,14 @@ class Memory:
         self.becomes = Accepted.NEXT
         self.dropped: Sequence[Inbound] | None = ()
         self.error: StoreError | None = None
+        self.tried: tuple[Accepted, Inbound] | Refused = Refused.OVER
+        self.pressed: list[tuple[str, str]] = []
+
+    async def retry(self, turn_id: str, *, author: str) -> tuple[Accepted, Inbound] | Refused:
+        if self.error is not None:
+            raise self.error
+        self.pressed.append((turn_id, author))
+        return self.tried
 
     async def is_session(self, _session_id: str) -> bool:
         return self.is_known
@@ -132,3 +140,18 @@ async def test_settling_does_not_wait_longer_than_it_may(place: Place) -> None:
         await place.intake.settle(0.01)
     shut.set()
     await place.intake.settle(1)
+
+
+async def test_a_press_has_a_turn_tried_again_and_says_something_only_if_it_is_not(place: Place) -> None:
+    place.inbox.tried = (Accepted.NEXT, MESSAGE)
+    assert await place.intake.press("retry:t1", author="a") == ""
+    assert (place.inbox.pressed, place.signs) == ([("t1", "a")], set())
+    place.inbox.tried = (Accepted.WAITS, MESSAGE)
+    assert await place.intake.press("retry:t1", author="a") == ""
+    await place.intake.settle(1)
+    assert place.signs == {"1"}
+    for tried, word in ((Refused.NOT_THEIRS, words.NOT_YOURS), (Refused.OVER, words.OVER)):
+        place.inbox.tried = tried
+        assert await place.intake.press("retry:t1", author="b") == word
+    place.inbox.error = StoreError("out of reach")
+    assert await place.intake.press("retry:t1", author="a") == words.sorry(StoreError.public)

@@ -1,0 +1,50 @@
+"""Files through slack_sdk."""
+
+import json
+
+import aiohttp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from sandbox.slack import SlackSandbox
+from tests.sandbox.slack.conftest import refusal
+
+
+async def test_a_file_is_sent_and_seen_in_its_thread(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+    asked = await slack.say("ada", "general", "the report?")
+    sent = await client.files_upload_v2(channel=general, thread_ts=asked.ts, filename="a.md", content="# A", title="It")
+    (message,) = slack.messages("general", thread_ts=asked.ts)[1:]
+    (file,) = message.files
+    assert (file.id, file.name, file.data, file.title) == (sent["files"][0]["id"], "a.md", b"# A", "It")
+    found = (await client.conversations_replies(channel=general, ts=asked.ts))["messages"][1]
+    assert [one["id"] for one in found["files"]] == [file.id]
+
+
+async def test_what_is_not_shown_or_not_sent_whole_is_seen_by_nobody(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    place = await client.files_getUploadURLExternal(filename="a.md", length=3)
+    files = json.dumps([{"id": place["file_id"]}])
+    body = await refusal(client.api_call("files.completeUploadExternal", data={"files": files, "channel_id": general}))
+    assert body["error"] == "file_not_found"
+    async with aiohttp.ClientSession() as session:
+        async with session.post(place["upload_url"], data=b"more than three") as answer:
+            assert answer.status == 400
+        async with session.post(place["upload_url"], data=b"abc") as answer:
+            assert answer.status == 200
+    await client.api_call("files.completeUploadExternal", data={"files": files})
+    assert slack.messages("general") == []
+
+
+async def test_a_file_that_is_deleted_takes_its_message_along(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    sent = await client.files_upload_v2(channel=general, filename="a.md", content="# A")
+    await client.files_delete(file=sent["files"][0]["id"])
+    assert slack.messages("general") == []
+    assert (await refusal(client.files_delete(file=sent["files"][0]["id"])))["error"] == "file_not_found"
+
+
+async def test_files_need_their_scope(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    slack.scopes.discard("files:write")
+    body = await refusal(client.files_getUploadURLExternal(filename="a.md", length=3))
+    assert (body["error"], body["needed"]) == ("missing_scope", "files:write")
