@@ -43,7 +43,7 @@ class Refused(Enum):
 
     Attributes:
         NOT_THEIRS: somebody else had asked.
-        OVER: the conversation was started over since, or the turn has not failed.
+        OVER: the conversation was started over since, the turn has not failed, or it was tried again before.
     """
 
     NOT_THEIRS = auto()
@@ -99,7 +99,7 @@ class Inbox:
             inbound = replace(said, event_key=f"{said.channel}:retry:{turn_id}", sent_at=time.time())
             waits = await _is_waited_for(connection, inbound.session_id)
             if not await self._keep(connection, inbound, parent=turn_id):
-                return Accepted.KNOWN, inbound
+                return Refused.OVER if await _has_ended(connection, inbound.event_key) else (Accepted.KNOWN, inbound)
             return (Accepted.WAITS if waits else Accepted.NEXT), inbound
 
         accepted = await self._write(work)
@@ -210,3 +210,9 @@ async def _said_to(connection: AsyncConnection, turn_id: str) -> Inbound | None:
     )
     said = (await connection.execute(query)).scalar_one_or_none()
     return None if said is None else Inbound.from_json(said)
+
+
+async def _has_ended(connection: AsyncConnection, event_key: str) -> bool:
+    """Whether what was kept under this key has come to its outcome."""
+    query = sa.select(inbox.c.outcome).where(inbox.c.event_key == event_key)
+    return (await connection.execute(query)).scalar_one() is not None

@@ -171,7 +171,10 @@ async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: Inbox, turn
     failed = await failed_turn(inbox, turns)
     tried = await asyncio.gather(*(retried(inbox, failed) for _ in range(8)))
     assert sorted(accepted.name for accepted, _ in tried) == ["KNOWN"] * 7 + ["NEXT"]
-    assert len(await turns.claim(10)) == 1
+    (again,) = await turns.claim(10)
+    assert (await retried(inbox, failed))[0] is Accepted.KNOWN
+    await turns.end(again.id, "done")
+    assert await inbox.retry(failed.id, author="ada") is Refused.OVER
 
 
 async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbox, turns: Turns) -> None:
