@@ -68,7 +68,9 @@ class Answerer:
 
         try:
             surface = self._channel(turn).surface(turn.inbound.address, turn_id=turn.origin)
-            known = await surface.find(turn.chunks) if is_left else turn.chunks
+            known = tuple(await surface.find(turn.chunks)) if is_left else turn.chunks
+            if known != turn.chunks:
+                await keep(known)
             async with Reply(surface, known=known, keep=keep, most=self._most_messages) as reply:
                 await work(turn, reply)
         except StoreError:

@@ -322,3 +322,23 @@ async def test_a_retry_that_a_dead_process_left_is_closed_where_it_stands(sandbo
         await talk.bot.answerer.recover(left)
         assert texts(talk) == [words.INTERRUPTED]
         assert retries(talk) == [True]
+
+
+async def test_an_apology_that_was_found_again_after_a_crash_is_tried_again_in_place(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with talking(sandbox, tmp_path, fails_once(failure=[Say("Once"), Pause(60)])) as talk:
+        with monkeypatch.context() as death:
+            death.setattr(Turns, "end", lost)
+            death.setattr(Turns, "shown", lost)
+            await talk.say("hi")
+            await talk.sandbox.wait_for(talk.replies)
+            await talk.bot.worker.stop(0.1)
+        assert [row.chunks for row in await talk.bot.turn_rows()] == [[]]
+    async with talking(sandbox, tmp_path, "It is 42.") as talk:
+        for left in await talk.bot.turns.left_over():
+            await talk.bot.answerer.recover(left)
+        await says(talk, words.INTERRUPTED)
+        await talk.press(words.RETRY)
+        await says(talk, "It is 42.")
+        assert retries(talk) == [False]
