@@ -19,8 +19,9 @@ LIMITS = Limits(chunk_size=3_500, measure=size, reserve=STATUS_RESERVE, dialect=
 #: without the quarter of a second on top what the network delays would come too often.
 POSTS = Window(calls=5, seconds=5.25)
 
-#: Slack's Tier 3, for each method by itself: 50 calls a minute for an app in a workspace.
-TIER_3 = Window(calls=50, seconds=60)
+#: Slack's Tier 3, for each method by itself: 50 calls a minute for an app in a workspace; with half a second on top
+#: for what the network delays.
+TIER_3 = Window(calls=50, seconds=60.5)
 
 #: Marks what was posted, so that it is found again when Slack's answer to its posting was lost.
 _METADATA = "parley_chunk"
