@@ -135,8 +135,9 @@ class Budget:
     def refused(self, retry_after: float) -> None:
         """The platform refused a call: none goes for `retry_after` seconds, and fewer from then on."""
         self._closed_until = max(_now() + retry_after, self._closed_until)
-        self._share = max(_LEAST, self._share * _LESS)
-        self._learnt_at = self._closed_until
+        if _now() >= self._learnt_at:  # calls that were under way together are refused together
+            self._share = max(_LEAST, self._share * _LESS)
+        self._learnt_at = max(self._closed_until, self._learnt_at)
 
     @property
     def is_idle(self) -> bool:

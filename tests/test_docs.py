@@ -168,6 +168,7 @@ def test_the_page_of_discord_has_the_limits_of_the_code() -> None:
         "Looking for a post": discord_api.MESSAGES,
         "Deletions": discord_api.DELETIONS,
         "Reactions": discord_api.REACTIONS,
+        "All of these together": discord_api.ALL,
     }
     check_limits(page, discord_surface.LIMITS, windows)
 

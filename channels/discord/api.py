@@ -31,6 +31,9 @@ MESSAGES = Window(calls=5, seconds=5.25)
 DELETIONS = Window(calls=5, seconds=1.25)
 REACTIONS = Window(calls=1, seconds=0.3)
 
+#: Discord: 50 requests a second for a bot, whatever they are; interactions are answered outside of it.
+ALL = Window(calls=45, seconds=1.05)
+
 #: Each interaction has limits of its own, and is answered once.
 ANSWERS = Window(calls=50, seconds=1.0)
 
@@ -220,7 +223,7 @@ class DiscordApi:
         async def send() -> None:
             await interaction.edit_original_response(content=text, allowed_mentions=NO_MENTIONS)
 
-        await self._call("answer", send, self._caller.budget(("answer",), ANSWERS))
+        await self._call("answer", send, self._caller.budget(("answer",), ANSWERS), is_counted=False)
 
     def _learn(self, method: str, path: str, told: Told) -> None:
         found = _MESSAGES.search(path)
@@ -243,9 +246,14 @@ class DiscordApi:
         *,
         priority: Priority = Priority.PROGRESS,
         is_admitted: bool = False,
+        is_counted: bool = True,
         found: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
+        everything = self._caller.budget("all", ALL)
+
         async def attempt() -> T:
+            if is_counted:
+                await everything.admit(priority)
             try:
                 return await send()
             except discord.RateLimited as error:
@@ -254,6 +262,8 @@ class DiscordApi:
                 raise _named(name, error) from error
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise PassingError(type(error).__name__) from error
+            finally:
+                everything.answered()
 
         return await self._caller.call(name, attempt, budget, priority=priority, is_admitted=is_admitted, found=found)
 
