@@ -215,7 +215,7 @@ class DiscordApi:
         async def send() -> None:
             await interaction.followup.send(text, ephemeral=True, allowed_mentions=NO_MENTIONS)
 
-        await self._call("whisper", send, self._caller.budget(("answer",), ANSWERS))
+        await self._call("whisper", send, self._caller.budget(("answer",), ANSWERS), is_counted=False)
 
     async def answer(self, interaction: discord.Interaction, text: str) -> None:
         """Answer what was acknowledged."""
