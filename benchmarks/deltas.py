@@ -1,6 +1,7 @@
 """What streaming costs the process, with the wire's deltas merged and as they come: `make bench-deltas`.
 
-Many models speak at once, in this process, so that what is measured is ADK and Parley and no vendor's client.
+Many models speak at once, in this process, so that what is measured is ADK and Parley and no vendor's client. All of
+the messages wait when the worker begins: the start of the turns, all at once, is a part of what is measured.
 """
 
 import asyncio
@@ -10,10 +11,13 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.sessions import longest_stall
+from core import garbage
 from core.agent import AgentConfig, make_app
+from core.inbound import Inbound
+from core.inbox import Inbox
 from core.models.adapter import ModelAdapter
 from core.models.merging import Merging
 from core.models.provider import Done, Provider, ProviderEvent, Request, Text
@@ -22,6 +26,8 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tokens import TokenCounter
+from core.turns import Turn, Turns
+from core.worker import Worker
 
 STREAMS = 200
 TOKENS_A_SECOND = 40
@@ -46,33 +52,100 @@ class Speaker:
         return
 
 
-async def measure(provider: Provider, streams: int) -> tuple[float, float, float, int]:
-    """Wall and CPU seconds, the longest stall of the loop in ms, and how many deltas came through."""
+@dataclass
+class Figures:
+    """Seconds, but for the count of the deltas that came through.
+
+    Attributes:
+        stall: by how much a sleep of a millisecond overran, at worst.
+        collecting: how much of that was the garbage collector's.
+        busy: for how long the event loop's thread computed on end, at worst. It is less than `stall` when the
+            machine has others to serve, or another thread of the process holds the interpreter's lock.
+    """
+
+    wall: float = 0.0
+    cpu: float = 0.0
+    stall: float = 0.0
+    collecting: float = 0.0
+    busy: float = 0.0
+    deltas: int = 0
+
+    async def watch(self) -> None:
+        """Find the stalls, until cancelled."""
+        collecting = 0.0
+
+        def collection(phase: str, _info: object) -> None:
+            nonlocal collecting
+            now = time.perf_counter()
+            collecting += now if phase == "stop" else -now
+
+        gc.callbacks.append(collection)
+        try:
+            while True:
+                collecting, before, computed = 0.0, time.perf_counter(), time.thread_time()
+                await asyncio.sleep(0.001)
+                stall = time.perf_counter() - before - 0.001
+                self.busy = max(self.busy, time.thread_time() - computed)
+                if stall > self.stall:
+                    self.stall, self.collecting = stall, collecting
+        finally:
+            gc.callbacks.remove(collection)
+
+
+async def measure(provider: Provider, streams: int) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         database = Database(f"sqlite+aiosqlite:///{Path(folder) / 'bench.db'}")
         await migrate(database)
-        sessions = SessionService(database, TokenCounter(Path(".parley/tiktoken")))
+        sessions, turns = SessionService(database, TokenCounter(Path(".parley/tiktoken"))), Turns(database)
         app = make_app(AgentConfig(), model=ModelAdapter(model="speaker", provider=provider))
         runtime = AgentRuntime(app, sessions)
-        names = [f"session-{number}" for number in range(streams)]
-        for name in names:
-            await sessions.create_session(app_name=app.name, user_id="bench", session_id=name)
-        gc.collect()
-        gc.freeze()
-        stall = asyncio.create_task(longest_stall(), name="stall")
+        figures, ended = Figures(), asyncio.Semaphore(0)
+
+        async def answer(turn: Turn) -> None:
+            try:
+                deltas = await listen(runtime, turn.inbound)
+                figures.deltas += deltas
+                await turns.end(turn.id, "done")
+            finally:
+                ended.release()
+
+        worker = Worker(turns, answer, limit=streams, at_rest=garbage.collect)
+        inbox = Inbox(database, sessions, worker, app=app.name)
+        for number in range(streams):
+            await inbox.accept(message(number))
+        garbage.settle()
+        watching = asyncio.create_task(figures.watch(), name="stalls")
         wall, cpu = time.perf_counter(), time.process_time()
-        deltas = sum(await asyncio.gather(*(listen(runtime, name) for name in names)))
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        stall.cancel()
-        worst = await stall * 1000
+        working = asyncio.create_task(worker.run(), name="worker")
+        for _ in range(streams):
+            await ended.acquire()
+        await worker.stop(10)
+        await working
+        figures.wall, figures.cpu = time.perf_counter() - wall, time.process_time() - cpu
+        watching.cancel()
+        await asyncio.wait([watching])
         await runtime.aclose()
         await database.aclose()
-    return wall, cpu, worst, deltas
+    return figures
 
 
-async def listen(runtime: AgentRuntime, session: str) -> int:
+def message(number: int) -> Inbound:
+    return Inbound(
+        event_key=f"event {number}",
+        session_id=f"bench:{number}",
+        place="bench",
+        channel="bench",
+        address={},
+        author="somebody",
+        text="Speak.",
+        sent_at=float(number),
+    )
+
+
+async def listen(runtime: AgentRuntime, inbound: Inbound) -> int:
     deltas = 0
-    async with aclosing(runtime.stream(user_id="bench", session_id=session, text="Speak.")) as events:
+    said = runtime.stream(user_id=inbound.place, session_id=inbound.session_id, text=inbound.text)
+    async with aclosing(said) as events:
         async for event in events:
             deltas += event.type == "text_delta"
             if event.error is not None:
@@ -83,10 +156,14 @@ async def listen(runtime: AgentRuntime, session: str) -> int:
 async def main(streams: int) -> None:
     await warm_up()
     print(f"{streams} streams of {TOKENS_A_SECOND} tokens a second, {SECONDS:g} s")
-    print(f"{'':12}{'wall':>10}{'CPU':>10}{'cores':>8}{'worst stall':>14}{'deltas':>10}")
+    print(f"{'':12}{'wall':>10}{'CPU':>10}{'cores':>8}{'worst stall, of it gc':>24}{'longest busy':>15}{'deltas':>10}")
     for name, provider in (("as they come", Speaker()), ("merged", Merging(Speaker()))):
-        wall, cpu, worst, deltas = await measure(provider, streams)
-        print(f"{name:12}{wall:>8.1f} s{cpu:>8.1f} s{cpu / wall:>8.2f}{worst:>11.0f} ms{deltas:>10,}")
+        told = await measure(provider, streams)
+        print(
+            f"{name:12}{told.wall:>8.1f} s{told.cpu:>8.1f} s{told.cpu / told.wall:>8.2f}"
+            f"{told.stall * 1000:>12.0f} ms{told.collecting * 1000:>6.0f} ms{told.busy * 1000:>12.0f} ms"
+            f"{told.deltas:>10,}"
+        )
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from core.agent import make_app
 from core.errors import SettingsError, StoreError
 from core.inbox import Inbox
 from core.models.adapter import ModelAdapter
+from core.models.attempts import WAITS
 from core.models.catalog import make_provider
 from core.models.merging import Merging
 from core.runtime import AgentRuntime, warm_up
@@ -70,7 +71,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
         sessions = SessionService(database, counter, budget=settings.history_tokens, agent=settings.agent_name)
-        adapter = ModelAdapter(model=model, provider=Merging(provider))
+        adapter = ModelAdapter(model=model, provider=Merging(provider), waits=WAITS)
         app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools))
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)

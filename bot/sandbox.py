@@ -43,6 +43,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             "SLACK_APP_TOKEN": slack.app_token,
             "DISCORD_API_URL": discord.api_url,
             "DISCORD_BOT_TOKEN": discord.bot_token,
+            "DISCORD_GUILDS": "",  # the sandbox's own is none of those that the operator serves
             "MODEL": model,
             "DATABASE_URL": f"sqlite:///{settings.data_dir / 'sandbox.db'}",
             "STOP_SECONDS": "2",  # who leaves does not wait for an answer

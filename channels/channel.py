@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
+from channels.dialect import MARKDOWN, Dialect
 from core.inbound import Inbound
 
 
@@ -25,10 +26,14 @@ class Limits:
     Attributes:
         chunk_size: the most that one message of a reply may hold, in units of `measure`.
         measure: the size of a text in the platform's own unit (bytes, UTF-16 units, ...).
+        reserve: what of `chunk_size` is kept free for a line under the text that says what is going on.
+        dialect: how the platform wants Markdown written.
     """
 
     chunk_size: int
     measure: Callable[[str], int]
+    reserve: int = 0
+    dialect: Dialect = MARKDOWN
 
 
 @dataclass(frozen=True, slots=True)

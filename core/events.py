@@ -15,7 +15,8 @@ class StreamEvent:
 
     Attributes:
         type: `text_delta`: `text` goes behind what the reply says so far.
-            `step_reset`: the reply says `text` now, whatever it said before.
+            `step_reset`: the reply says `text` now, whatever it said before: a step's final text differs from
+            what was streamed of it, or the step starts over.
             `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result.
             `error`: with a `call_id`, that call failed and the run goes on; without, the run has failed
             with `error` and this is the last event.

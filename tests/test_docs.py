@@ -1,24 +1,40 @@
 """The pages say what the code does."""
 
+import asyncio
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import discord
 import pytest
 import typer.main
 from typer.core import TyperGroup
 
 from bot.cli import cli
 from bot.settings import Settings
+from channels import words
+from channels.channel import Limits
+from channels.discord import api as discord_api
+from channels.discord import surface as discord_surface
+from channels.discord.channel import DiscordChannel
+from channels.discord.commands import reset_command
+from channels.discord.login import PERMISSIONS, DiscordSettings, intents
+from channels.pacer import Window
+from channels.slack import people as slack_people
+from channels.slack import surface as slack_surface
 from channels.slack.channel import RESET_COMMAND, SCOPES
 from channels.slack.hearing import hear
-from core import errors
+from core import endings, errors
 from core.errors import ParleyError
+from core.inbound import Inbound
+from core.inbox import Accepted, Inbox
 from core.tools import load_tools
+from sandbox.discord import DiscordSandbox
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -133,6 +149,82 @@ def test_the_page_of_slack_has_the_scopes_and_the_events() -> None:
     assert named == set(MANIFEST["settings"]["event_subscriptions"]["bot_events"])
 
 
+def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
+    page = (REFERENCE / "slack.md").read_text()
+    windows = {
+        "Posts": slack_surface.POSTS,
+        "Edits (`chat.update`)": slack_surface.TIER_3,
+        "Deletions, and looking for a post (`conversations.replies`)": slack_surface.TIER_3,
+        "Names (`users.info`)": slack_people.TIER_4,
+    }
+    check_limits(page, slack_surface.LIMITS, windows)
+
+
+def test_the_page_of_discord_has_the_limits_of_the_code() -> None:
+    page = (REFERENCE / "discord.md").read_text()
+    windows = {
+        "Posts": discord_api.MESSAGES,
+        "Edits": discord_api.MESSAGES,
+        "Looking for a post": discord_api.MESSAGES,
+        "Deletions": discord_api.DELETIONS,
+        "Reactions": discord_api.REACTIONS,
+    }
+    check_limits(page, discord_surface.LIMITS, windows)
+
+
+async def test_the_page_of_discord_has_the_keys_of_the_code() -> None:
+    page = (REFERENCE / "discord.md").read_text()
+    sessions = dict(re.findall(r"^\| ([a-z ]+) \| `(discord:[^`]+)`", page, re.M))
+    event, users = re.findall(r"^\| (?:Event|ADK's `user_id`) \| (.+) \|$", page, re.M)
+    async with DiscordSandbox() as sandbox, hearing(sandbox) as box:
+        call = f"<@{sandbox.bot_id}> hi"
+        asked = await sandbox.say("ada", "general", call)
+        in_channel = await box.next()
+        post = await sandbox.start_post("ada", "ideas", "a post", call)
+        in_post = await box.next()
+        direct = await sandbox.say("ada", sandbox.open_dm("ada"), "hi")
+        in_direct = await box.next()
+
+    ids = {"SERVER": sandbox.guild_id, "THREAD": post.id}
+    forum = sandbox.channels["ideas"].id
+    for where, inbound, place, channel, message in [
+        ("channel", in_channel, asked.channel.id, asked.channel.id, asked.id),
+        ("thread or post", in_post, forum, post.id, post.id),
+        ("direct messages", in_direct, direct.channel.id, direct.channel.id, direct.id),
+    ]:
+        assert inbound.session_id == filled(sessions[where], CHANNEL=place, **ids)
+        assert f"`{inbound.event_key}`" in filled(event, CHANNEL=channel, MESSAGE=message)
+        assert f"`{inbound.place}`" in filled(users, CHANNEL=place, **ids)
+
+
+def test_the_page_of_discord_has_the_permissions_and_the_intents() -> None:
+    page = (REFERENCE / "discord.md").read_text()
+    asked, _, permissions = page.partition("## Intents")[2].partition("## Permissions")
+    assert discord.Permissions(**dict.fromkeys(constants(permissions), True)) == PERMISSIONS
+    assert f"`{PERMISSIONS.value}`" in permissions
+    named = {name.replace("direct_", "dm_") for name in constants(asked)}  # discord.py's word
+    assert named == {name for name, is_on in intents(hears_all=True) if is_on}
+
+
+def test_the_pages_have_the_commands_of_discord() -> None:
+    async def take(interaction: discord.Interaction) -> None:
+        del interaction
+
+    commands = {f"/{reset_command(take).name}"}
+    assert set(re.findall(r"^\| `(/[a-z]+)` \|", (REFERENCE / "discord.md").read_text(), re.M)) == commands
+    assert set(re.findall(r"^\| `(/[a-z]+)` \|", (REFERENCE / "commands.md").read_text(), re.M)) == commands
+
+
+def test_the_link_that_invites_the_bot_has_the_permissions_of_the_code() -> None:
+    page = (DOCS / "howto" / "set-up-discord.md").read_text()
+    assert set(re.findall(r"permissions=(\d+)", page)) == {str(PERMISSIONS.value)}
+
+
+def test_the_variables_of_app_json_are_settings() -> None:
+    environment = json.loads((ROOT / "app.json").read_text())["env"]
+    assert {name.lower() for name in environment} <= Settings.model_fields.keys()
+
+
 def test_the_page_of_errors_has_the_tree_of_the_code() -> None:
     tree = re.search(r"^```text\n(.*?)^```", (REFERENCE / "errors.md").read_text(), re.M | re.S)
     assert tree is not None
@@ -150,6 +242,14 @@ def test_the_page_of_errors_has_what_people_read() -> None:
     silent = {"SettingsError", "SurfaceError", "ToolError", "SessionResetError"}
     kinds = {name: found for name, found in vars(errors).items() if isinstance(found, type) and name not in silent}
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}
+
+
+def test_the_page_of_errors_has_the_other_sentences_that_people_read() -> None:
+    page = (REFERENCE / "errors.md").read_text()
+    silent = {words.PLACEHOLDER}
+    said = {text for name, text in vars(words).items() if name.isupper()} - silent
+    for sentence in said | {endings.CUT_OFF, endings.WITHHELD}:
+        assert f"| {sentence.removeprefix('⚠️ ')}" in page.replace("⚠️ ", ""), sentence
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
@@ -204,3 +304,51 @@ def headings(page: Path) -> set[str]:
 def _anchors(text: str) -> Iterator[str]:
     for heading in re.findall(r"^#+ (.+)$", text, re.M):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def constants(text: str) -> set[str]:
+    """What the first column of a table names in capitals, in small letters."""
+    rows = re.findall(r"^\| (`[A-Z_`, ]+`) \|", text, re.M)
+    return {name.lower() for row in rows for name in re.findall(r"[A-Z_]+", row)}
+
+
+def check_limits(page: str, limits: Limits, windows: Mapping[str, Window]) -> None:
+    rows = dict(re.findall(r"^\| (.+?) \| (\d.*) \|$", page, re.M))
+    assert rows["One message of a reply"].startswith(f"{limits.chunk_size:,} ")
+    for name, window in windows.items():
+        period = "a minute" if window.seconds == 60 else f"in {window.seconds:g} seconds"
+        assert rows[name].startswith(f"{window.calls} {period}"), name
+
+
+def filled(text: str, **ids: str) -> str:
+    """What the page says, with ids for its words in capitals."""
+    for word, key in ids.items():
+        text = re.sub(rf"\b{word}\b", key, text)
+    return text
+
+
+class Box:
+    """Stands where the inbox stands, and keeps what is accepted."""
+
+    def __init__(self) -> None:
+        self._inbounds = asyncio.Queue[Inbound]()
+
+    async def accept(self, inbound: Inbound) -> Accepted:
+        await self._inbounds.put(inbound)
+        return Accepted.NEXT
+
+    async def next(self) -> Inbound:
+        return await asyncio.wait_for(self._inbounds.get(), 10)
+
+
+@asynccontextmanager
+async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
+    """The Discord adapter, and what it hears."""
+    settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), Box()
+    channel = DiscordChannel(settings, cast(Inbox, box))
+    try:
+        await channel.start()
+        yield box
+    finally:
+        await channel.stop()
+        await channel.aclose()

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import discord
@@ -26,6 +26,9 @@ NO_MENTIONS = discord.AllowedMentions.none()
 MESSAGES = Window(calls=5, seconds=5.25)
 DELETIONS = Window(calls=5, seconds=1.25)
 REACTIONS = Window(calls=1, seconds=0.3)
+
+#: Each interaction has limits of its own, and is answered once.
+ANSWERS = Window(calls=50, seconds=1.0)
 
 #: Discord's codes for what cannot be edited: it is gone, or too old to be edited so often.
 GONE = {"10008", "30046"}
@@ -124,6 +127,14 @@ class DiscordApi:
 
         await self._call("unarchive", send, self._caller.budget(("channel", thread), MESSAGES))
 
+    async def channel(self, channel: int) -> Any:
+        """The channel or thread of that id, as discord.py has it."""
+
+        async def send() -> Any:
+            return await self._client.fetch_channel(channel)
+
+        return await self._call("channel", send, self._caller.budget(("channel", channel), MESSAGES))
+
     async def own_replies(self, channel: int, question: int) -> list[int]:
         """The bot's own messages that answer `question`: its first reply, the reply to that, and so on."""
 
@@ -151,7 +162,7 @@ class DiscordApi:
         async def send() -> None:
             await interaction.edit_original_response(content=text, allowed_mentions=NO_MENTIONS)
 
-        await self._call("answer", send, self._caller.budget(("answer",), MESSAGES))
+        await self._call("answer", send, self._caller.budget(("answer",), ANSWERS))
 
     def _message(self, channel: int, message: int) -> discord.PartialMessage:
         return self._client.get_partial_messageable(channel).get_partial_message(message)

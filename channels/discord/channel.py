@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import discord
@@ -13,7 +13,7 @@ from channels.channel import Heard
 from channels.discord.api import DiscordApi
 from channels.discord.commands import reset_command
 from channels.discord.gateway import Connection, Gateway
-from channels.discord.hearing import NAME, guild_of, hear, place, sent_at, session_id
+from channels.discord.hearing import NAME, guild_of, hear, is_spoken, place, sent_at, session_id
 from channels.discord.login import DiscordSettings, hears_all, intents, log_in, make_client
 from channels.discord.reactions import receipts
 from channels.discord.surface import DiscordSurface
@@ -52,7 +52,7 @@ class DiscordChannel:
         self._intake = Intake(inbox, self._receipts, self._surface_of)
         self._gateway = Gateway(self._connection)
         self._hearing: set[asyncio.Task[Any]] = set()
-        self._is_stopping = False
+        self._stopping = asyncio.Event()
 
     async def start(self) -> None:
         standing = await log_in(self._client, self._settings)
@@ -67,9 +67,13 @@ class DiscordChannel:
             ) from error
 
     async def stop(self) -> None:
-        self._is_stopping = True
+        self._stopping.set()
         if self._hearing:
-            await asyncio.wait(self._hearing, timeout=SETTLE_TIMEOUT)
+            _, late = await asyncio.wait(self._hearing, timeout=SETTLE_TIMEOUT)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=SETTLE_TIMEOUT)
         await self._gateway.stop()
         await self._intake.settle(SETTLE_TIMEOUT)
 
@@ -107,10 +111,16 @@ class DiscordChannel:
 
     async def _hear(self, message: discord.Message) -> None:
         """Take in a message. Discord says it once: so what the database does not take is kept again, for a while."""
-        me = self._client.user
-        if self._is_stopping or me is None or not self._serves(guild_of(message)):
+        me, guild = self._client.user, guild_of(message)
+        if self._stopping.is_set() or me is None or not self._serves(guild) or not is_spoken(message):
             return
         with self._in_hearing():
+            if guild is not None and isinstance(message.channel, discord.PartialMessageable):
+                try:
+                    message.channel = await self._api.channel(message.channel.id)  # of which nobody has told discord.py
+                except SurfaceError as error:
+                    log.error("a message is lost, as it cannot be seen where it was said: %s", error)
+                    return
             if (call := hear(message, me)) is not None:
                 await self._take(call)
 
@@ -120,13 +130,21 @@ class DiscordChannel:
                 return await self._intake.take(call)
             except StoreError as error:
                 log.warning("a message cannot be kept (%s); trying again in %s s", error, pause)
-                await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
         try:
             await self._intake.take(call)
         except StoreError as error:
             log.error("a message is lost: %s", traced(error))
-            await self._surface_of(call.inbound).say(words.sorry(error.public))
+            if call.is_called:
+                await self._apologize(call.inbound, error)
         return None
+
+    async def _apologize(self, inbound: Inbound, error: StoreError) -> None:
+        try:
+            await self._surface_of(inbound).say(words.sorry(error.public))
+        except SurfaceError as fault:
+            log.error("nor can its author be told: %s", fault)
 
     async def _take_reset_command(self, interaction: discord.Interaction) -> None:
         """Start over where the command was given."""

@@ -32,8 +32,11 @@ async def sync(tree: app_commands.CommandTree[Any]) -> bool:
     Returns:
         Whether anything was changed.
     """
+    client = tree.client
+    assert client.application_id is not None, "the client is logged in"
     wanted = [_essence(command.to_dict(tree)) for command in tree.get_commands()]
-    there = [_essence(command.to_dict()) for command in await tree.fetch_commands()]
+    # As they come: discord.py's own reading of them loses where they may be used.
+    there = [_essence(command) for command in await client.http.get_global_commands(client.application_id)]
     if _sorted(wanted) == _sorted(there):
         return False
     await tree.sync()

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import aiohttp
 import discord
 import yarl
 from discord import app_commands
 from discord.gateway import DiscordWebSocket
 
 from channels.discord.commands import sync
+from channels.discord.login import LONG_WAIT
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -23,8 +25,14 @@ PAUSES = (1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
 #: Seconds that a connection must have held, to count as one that could be made.
 HELD = 60.0
 
+#: Seconds of silence after which a connection is given up as dead. Discord: it speaks every 41 seconds at least.
+SILENCE = 60.0
+
 #: Seconds that saying goodbye to Discord may take.
 CLOSE_TIMEOUT = 5.0
+
+#: Seconds that registering the commands may take; the bot hears without them too.
+SYNC_TIMEOUT = 10.0
 
 Command = app_commands.Command[Any, ..., None]
 
@@ -52,6 +60,9 @@ class Connection(discord.Client):
             max_messages=None,  # nothing here looks at what was said before
             member_cache_flags=discord.MemberCacheFlags.none(),
             chunk_guilds_at_startup=False,
+            guild_ready_timeout=0.0,  # nothing here waits to be told of all servers
+            heartbeat_timeout=SILENCE,
+            max_ratelimit_timeout=LONG_WAIT,
         )
         self._on_heard = on_heard
         self._on_connected = on_connected
@@ -62,9 +73,10 @@ class Connection(discord.Client):
     async def setup_hook(self) -> None:
         """Discord.py calls it once, before it connects."""
         try:
-            if await sync(self._tree):
-                log.info("the commands are registered anew")
-        except (discord.DiscordException, OSError, TimeoutError) as error:
+            async with asyncio.timeout(SYNC_TIMEOUT):
+                if await sync(self._tree):
+                    log.info("the commands are registered anew")
+        except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:
             log.error("the commands cannot be registered: %s", traced(error))
 
     async def on_connect(self) -> None:
@@ -78,9 +90,6 @@ class Connection(discord.Client):
         log.info("the gateway's connection is gone")
 
     async def on_message(self, message: discord.Message) -> None:
-        if isinstance(message.channel, discord.PartialMessageable) and message.channel.guild_id is not None:
-            channel: Any = await self.fetch_channel(message.channel.id)  # a thread that nobody has told it of
-            message.channel = channel
         await self._on_heard(message)
 
     async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
@@ -100,16 +109,9 @@ class Gateway:
         make: a new client, logged in, that is to call what it is given with each session; and the gateway's address.
     """
 
-    def __init__(
-        self,
-        make: Callable[[Callable[[], None]], Awaitable[tuple[Connection, str]]],
-        *,
-        pauses: tuple[float, ...] = PAUSES,
-    ) -> None:
+    def __init__(self, make: Callable[[Callable[[], None]], Awaitable[tuple[Connection, str]]]) -> None:
         self._make = make
-        self._pauses = pauses
         self._ready = asyncio.Event()
-        self._stopping = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -123,38 +125,39 @@ class Gateway:
 
     async def stop(self) -> None:
         """Hang up; returns when that is done."""
-        self._stopping.set()
         if self._keeping is not None:
-            await self._keeping
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
 
     async def _keep(self) -> None:
         failures, time = 0, asyncio.get_running_loop().time
-        while not self._stopping.is_set():
+        while True:
             began = time()
             try:
                 await self._connect()
             except Exception as error:
                 log.warning("no connection to Discord's gateway: %s", traced(error))
             failures = 0 if time() - began > HELD else failures + 1
-            try:
-                pause = self._pauses[min(failures, len(self._pauses)) - 1] if failures else 0.0
-                await asyncio.wait_for(self._stopping.wait(), pause)
-            except TimeoutError:
-                continue
+            if failures:
+                await asyncio.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
 
     async def _connect(self) -> None:
-        """Connect, and return or raise when the connection has come to its end, or a stop is wanted."""
+        """Connect; returns or raises when the connection has come to its end."""
         client, address = await self._make(self._ready.set)
         # discord.py would presume an address; Discord is to be asked. It keeps one for the whole process.
         DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(address)
-        connecting = asyncio.create_task(client.connect(), name="discord connection")
-        stopping = asyncio.create_task(self._stopping.wait(), name="discord stop")
         try:
-            await asyncio.wait([connecting, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if connecting.done():
-                connecting.result()
+            await client.connect()
         finally:
-            stopping.cancel()
-            await asyncio.wait([asyncio.ensure_future(client.close())], timeout=CLOSE_TIMEOUT)
-            connecting.cancel()
-            await asyncio.wait([connecting])
+            await _hang_up(client)
+
+
+async def _hang_up(client: Connection) -> None:
+    """Say goodbye, so that the bot is seen to be gone. Nobody may be listening to the client any more: discord.py
+    would answer the close of its own with another one, after which Discord waits for the bot to come back.
+    """
+    try:
+        await asyncio.wait_for(client.close(), CLOSE_TIMEOUT)
+    except Exception as error:
+        log.info("Discord did not hear the goodbye: %s", traced(error))
+        await client.http.close()

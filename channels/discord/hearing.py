@@ -17,10 +17,13 @@ _EPOCH = 1_420_070_400.0
 _SECOND = 1000 * 2**22
 
 
+def is_spoken(message: discord.Message) -> bool:
+    """Whether a person wrote it."""
+    return not message.author.bot and message.webhook_id is None and message.type in _SPOKEN
+
+
 def hear(message: discord.Message, bot: discord.abc.User) -> Call | None:
-    """The call in a message, if it is one."""
-    if message.author.bot or message.webhook_id is not None or message.type not in _SPOKEN:
-        return None
+    """The call in a message that a person wrote, if it is one."""
     guild, channel = guild_of(message), message.channel
     role = message.guild.self_role if message.guild else None  # Discord: the bot's own role goes by its name
     is_called = guild is None or bot in message.mentions or (role is not None and role in message.role_mentions)

@@ -3,10 +3,19 @@
 import re
 from collections.abc import Mapping
 
+from channels.dialect import Dialect
+from channels.links import Link, openly
+
 _TOKEN = re.compile(r"<(?P<kind>[@#!]?)(?P<target>[^<>|\n]*)(?:\|(?P<label>[^<>\n]*))?>")
 
 #: Slack parses `<...>` inside markdown too; a bare `<` before anything else is no token.
 _TOKEN_START = re.compile(r"<(?=[!@#A-Za-z/])")
+
+#: `<https://...>` is an address without a label.
+_AUTOLINK = re.compile(r"<(https?://[^\s<>|]+)>")
+
+#: What gives `[label][name]` elsewhere in the text its address, and would hide where it leads.
+_DEFINITION = re.compile(r" {0,3}(?=\[[^\]\n]+\]:[ \t]*<?[A-Za-z][A-Za-z0-9+.-]*:)")
 
 _USER = re.compile(r"<@(?P<id>[UW][A-Z0-9]+)(?:\|[^>]*)?>")
 
@@ -46,6 +55,31 @@ def to_words(text: str, names: Mapping[str, str]) -> str:
 def inert(text: str) -> str:
     """`text` with nothing in it that would ping anyone or hide where a link leads."""
     return _TOKEN_START.sub("&lt;", text)
+
+
+class SlackMarkdown(Dialect):
+    """Slack's `markdown` block: standard Markdown with tables, in which `<...>` is Slack's own, even within code."""
+
+    def growth(self, source: str) -> int:
+        return 3 * source.count("<") + source.count("]:")
+
+    def prose(self, text: str) -> str:
+        return inert(_AUTOLINK.sub(r"\1", text))
+
+    def code(self, text: str) -> str:
+        return inert(text)
+
+    def line(self, line: str) -> str:
+        found = _DEFINITION.match(line)
+        return f"{found[0]}\\{line[found.end() :]}" if found else line
+
+    def link(self, link: Link) -> tuple[str, str]:
+        return openly(link) if link.is_disguised or set(link.target) & set("|<>") else super().link(link)
+
+
+def size(text: str) -> int:
+    """The size of `text` as Slack counts it: in bytes."""
+    return len(text.encode())
 
 
 def plain(text: str) -> str:

@@ -60,7 +60,7 @@ def takes_back(response: LlmResponse) -> bool:
 
 
 def _taking_back() -> LlmResponse:
-    content = types.Content(role="model", parts=[])  # ADK: without content it would not be passed on
+    content = types.ModelContent("")  # ADK: without content it would not be passed on
     return LlmResponse(content=content, partial=True, custom_metadata={_TAKES_BACK: True})
 
 

@@ -11,9 +11,9 @@ from core.models.provider import Provider, ProviderEvent, Request, Text, Thought
 #: Seconds between two deltas of one stream, at the least.
 LEAST_WINDOW = 0.03
 
-#: By how many seconds each live stream widens the window of all: 200 streams get 0.3 s, and all of them
-#: together no more than 700 deltas a second.
-WINDOW_PER_STREAM = 0.0014
+#: Seconds between any two deltas that are passed on, whichever streams they are of: 700 a second and no more, so
+#: that 200 streams get one each 0.28 s, and never all of them in the same pass of the event loop.
+SPACING = 0.0014
 
 
 class Merging:
@@ -25,34 +25,38 @@ class Merging:
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
-        self._live = 0
+        self._last_slot = 0.0
 
     @property
     def name(self) -> str:
         return self._provider.name
 
-    @property
-    def window(self) -> float:
-        """Seconds between two deltas of one stream, now."""
-        return max(LEAST_WINDOW, self._live * WINDOW_PER_STREAM)
-
     async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
         pieces = _Pieces()
-        self._live += 1
         reading = asyncio.create_task(self._read(request, pieces), name=f"stream of {self.name}")
         try:
             while await pieces.more():
                 for piece in pieces.take():
                     yield piece
-                await pieces.ended_within(self.window)
+                if not reading.done():
+                    await asyncio.wait([reading], timeout=self._until_slot())
             await reading  # what it raised, if it did
         finally:
-            self._live -= 1
             reading.cancel()
             await asyncio.wait([reading])
 
     async def aclose(self) -> None:
         await self._provider.aclose()
+
+    def _until_slot(self) -> float:
+        """Take the next moment at which a delta may be passed on.
+
+        Returns:
+            Seconds from now.
+        """
+        now = asyncio.get_running_loop().time()
+        self._last_slot = max(now + LEAST_WINDOW, self._last_slot + SPACING)
+        return self._last_slot - now
 
     async def _read(self, request: Request, pieces: "_Pieces") -> None:
         try:
@@ -70,7 +74,7 @@ class _Pieces:
     def __init__(self) -> None:
         self._waiting: deque[ProviderEvent] = deque()
         self._some = asyncio.Event()
-        self._ended = asyncio.Event()
+        self._is_ended = False
 
     def add(self, event: ProviderEvent) -> None:
         last = self._waiting[-1] if self._waiting else None
@@ -83,7 +87,7 @@ class _Pieces:
         self._some.set()
 
     def end(self) -> None:
-        self._ended.set()
+        self._is_ended = True
         self._some.set()
 
     async def more(self) -> bool:
@@ -93,13 +97,6 @@ class _Pieces:
 
     def take(self) -> list[ProviderEvent]:
         taken, self._waiting = list(self._waiting), deque()
-        if not self._ended.is_set():
+        if not self._is_ended:
             self._some.clear()
         return taken
-
-    async def ended_within(self, seconds: float) -> None:
-        """Let pieces gather for some seconds, or until there will be no more."""
-        try:
-            await asyncio.wait_for(self._ended.wait(), seconds)
-        except TimeoutError:
-            return

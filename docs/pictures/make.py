@@ -1,4 +1,4 @@
-"""Makes the pictures of a reply that is being streamed: `python docs/pictures/make.py`.
+"""Makes the pictures of a reply, as it grows in Slack and as it stands in Discord: `python docs/pictures/make.py`.
 
 The sandbox, its terminal and the bot are the real ones; only what the model says is scripted, so that it can be held
 where a picture is to be taken.
@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,9 +19,11 @@ sys.path.insert(0, str(ROOT))
 
 from textual.pilot import Pilot  # noqa: E402 - the path comes first
 
+from sandbox.discord import DiscordSandbox  # noqa: E402
 from sandbox.models import Pause, Say, ScriptedOpenAI, Turn  # noqa: E402
-from sandbox.slack import Message, SlackSandbox  # noqa: E402
+from sandbox.slack import SlackSandbox  # noqa: E402
 from sandbox.terminal.app import Terminal  # noqa: E402
+from sandbox.terminal.discord import DiscordPlatform  # noqa: E402
 from sandbox.terminal.slack import SlackPlatform  # noqa: E402
 
 SIZE = (96, 24)
@@ -45,30 +47,49 @@ SECOND = """
 
 async def main() -> None:
     begin, go_on = asyncio.Event(), asyncio.Event()
-    script: list[Turn] = [[Pause(begin), Say(FIRST), Pause(go_on), Say(SECOND)]]
+    script: list[Turn] = [[Pause(begin), Say(FIRST), Pause(go_on), Say(SECOND)], [Say(FIRST), Say(SECOND)]]
     pictures: list[str] = []
-    async with SlackSandbox() as slack, ScriptedOpenAI(script) as model, bot(slack, model):
+    async with (
+        SlackSandbox() as slack,
+        DiscordSandbox() as discord,
+        ScriptedOpenAI(script) as model,
+        bot(slack, discord, model),
+    ):
+
+        def in_slack() -> list[str]:
+            return [message.text for message in slack.messages("general") if message.user == slack.bot_user_id]
+
+        def in_discord() -> list[str]:
+            said = discord.messages("general")
+            return [message.content.text for message in said if message.author.id == discord.bot_id]
+
         await slack.wait_connected(60)
-        terminal = Terminal(SlackPlatform(slack), notices=[])
+        await discord.wait_connected(60)
+        terminal = Terminal(SlackPlatform(slack), DiscordPlatform(discord), notices=[])
         async with terminal.run_test(size=SIZE) as pilot:
             await enter(pilot, "/channel general")
             await enter(pilot, QUESTION)
-            await shows(slack, "…")
+            await slack.wait_for(having("…", in_slack), timeout=30)
             await pilot.press("ctrl+t")
             pictures.append(await picture(pilot))
             begin.set()
-            await shows(slack, "HEAD~1")
+            await slack.wait_for(having("HEAD~1", in_slack), timeout=30)
             pictures.append(await picture(pilot))
             go_on.set()
-            await shows(slack, "history changes.")
+            await slack.wait_for(having("history changes.", in_slack), timeout=30)
             pictures.append(await picture(pilot))
+            await enter(pilot, "/discord")
+            await enter(pilot, "/channel general")
+            await enter(pilot, QUESTION)
+            await discord.wait_for(having("history changes.", in_discord), timeout=30)
+            (HERE / "discord.svg").write_text(await picture(pilot))
     for number, svg in enumerate(pictures, 1):
         (HERE / f"reply-{number}.svg").write_text(svg)
     (HERE / "reply.svg").write_text(moving(pictures))
 
 
 @asynccontextmanager
-async def bot(slack: SlackSandbox, model: ScriptedOpenAI) -> AsyncIterator[None]:
+async def bot(slack: SlackSandbox, discord: DiscordSandbox, model: ScriptedOpenAI) -> AsyncIterator[None]:
     """The bot as a process of its own, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         process = await asyncio.create_subprocess_exec(
@@ -83,6 +104,8 @@ async def bot(slack: SlackSandbox, model: ScriptedOpenAI) -> AsyncIterator[None]
                 "SLACK_API_URL": slack.api_url,
                 "SLACK_BOT_TOKEN": slack.bot_token,
                 "SLACK_APP_TOKEN": slack.app_token,
+                "DISCORD_API_URL": discord.api_url,
+                "DISCORD_BOT_TOKEN": discord.bot_token,
                 "MODEL": "openai/scripted",
                 "OPENAI_BASE_URL": model.base_url,
             },
@@ -99,16 +122,9 @@ async def enter(pilot: Pilot[None], line: str) -> None:
     await pilot.pause()
 
 
-async def shows(slack: SlackSandbox, words: str) -> Message:
-    """Wait until the bot's reply has these words."""
-
-    def found() -> Message | None:
-        said = [m for m in slack.messages("general") if m.user == slack.bot_user_id]
-        return next((message for message in said if words in message.text), None)
-
-    message = await slack.wait_for(found, timeout=30)
-    assert message is not None
-    return message
+def having(words: str, said: Callable[[], Sequence[str]]) -> Callable[[], bool]:
+    """Whether the bot has said these words."""
+    return lambda: any(words in text for text in said())
 
 
 async def picture(pilot: Pilot[None]) -> str:

@@ -61,6 +61,7 @@ class Session:
         resumes: how often it was resumed.
         heartbeats: how many came.
         lost_at: since when it has no socket, on the monotonic clock, in seconds; None while it has one.
+        close_code: with which the client has closed its last socket; None if it has not.
     """
 
     id: str
@@ -71,6 +72,7 @@ class Session:
     resumes: int = 0
     heartbeats: int = 0
     lost_at: float | None = None
+    close_code: int | None = None
 
     @property
     def expired(self) -> bool:
@@ -197,8 +199,10 @@ class Gateway:
         finally:
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
-            if connection.session is not None and not connection.ours and ws.close_code in (1000, 1001):
-                self._resumable.pop(connection.session.id, None)
+            if connection.session is not None and not connection.ours:
+                connection.session.close_code = ws.close_code
+                if ws.close_code in (1000, 1001):
+                    self._resumable.pop(connection.session.id, None)
             self._forget(connection)
         return ws
 

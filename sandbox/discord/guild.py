@@ -193,6 +193,8 @@ class Guild:
         self._tell_of_thread = on_thread
         self.id = new_id()
         self.bot = User(new_id(), "parley", "Parley", is_bot=True)
+        #: Discord: a bot comes with a role of its own, of the same name.
+        self.bot_role = new_id()
         #: Discord: a role of the same id as the server is `@everyone`.
         self.users: dict[str, User] = {self.bot.id: self.bot}
         self.channels: dict[str, Channel] = {}
@@ -325,6 +327,6 @@ class Guild:
         return mentions(content.text, content.allowed_mentions, self.users, reply_to=author)
 
     def _version(self, content: Content, mentioned: Mentions) -> Version:
-        names = {user.id: user.display_name for user in self.users.values()}
+        names = {user.id: user.display_name for user in self.users.values()} | {self.bot_role: self.bot.display_name}
         names |= {channel.id: channel.name for channel in self.channels.values()}
         return Version(shown(content.text, names), mentioned.pings, monotonic())

@@ -63,7 +63,7 @@ class Payloads:
 
     def member(self, user: User, *, with_user: bool = True) -> Json:
         return {
-            "roles": [],
+            "roles": [self._guild.bot_role] if user == self._guild.bot else [],
             "nick": None,
             "avatar": None,
             "banner": None,
@@ -187,7 +187,7 @@ class Payloads:
             "features": [],
             "emojis": [],
             "stickers": [],
-            "roles": [self._everyone()],
+            "roles": [self._everyone(), self._bot_role()],
             "afk_timeout": 300,
             "widget_enabled": False,
             "max_members": 500_000,
@@ -218,6 +218,11 @@ class Payloads:
             "unicode_emoji": None,
             "flags": 0,
         }
+
+    def _bot_role(self) -> Json:
+        bot = self._guild.bot
+        about = {"id": self._guild.bot_role, "name": bot.display_name, "position": 1, "managed": True}
+        return self._everyone() | about | {"tags": {"bot_id": bot.id}}
 
     def allowed(self) -> str:
         """The bot's permissions."""

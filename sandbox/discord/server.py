@@ -145,6 +145,11 @@ class DiscordSandbox:
         return self._guild.bot.id
 
     @property
+    def bot_role_id(self) -> str:
+        """The role that the bot came with: who mentions it (`<@&...>`) calls the bot."""
+        return self._guild.bot_role
+
+    @property
     def commands(self) -> list[Json]:
         """The application commands that are registered, those for all servers first."""
         return [command for commands in self._interactions.commands.values() for command in commands]

@@ -120,8 +120,8 @@ class Terminal(App[None]):
 
     @work
     async def _enter(self, line: str) -> None:
-        told = await self.desks.enter(line)
-        self._tell(told or self._unheard(line))
+        unheard = self._unheard(line)
+        self._tell(await self.desks.enter(line) or unheard)
         if self.desks.closed:
             self.exit()
 

@@ -36,7 +36,8 @@ class Desk:
 
     def go(self, place: Place) -> None:
         self.place = place
-        self.unread.pop(place, None)
+        if self.attended:
+            self.unread.pop(place, None)
 
     def speak_as(self, person: Person) -> None:
         """Become `person`; who was in the direct messages of another goes to the own ones."""

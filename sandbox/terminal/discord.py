@@ -27,6 +27,7 @@ class DiscordPlatform:
 
     def __init__(self, discord: DiscordSandbox) -> None:
         self._discord = discord
+        self._texts = talk.Texts()
 
     @property
     def connected(self) -> bool:
@@ -100,6 +101,11 @@ class DiscordPlatform:
         return talk.happenings(self._discord.changes(), changed)
 
     @property
+    def _thinking(self) -> str:
+        """What Discord shows as long as an answer is deferred."""
+        return f"{self.bot} is thinking…"
+
+    @property
     def _names(self) -> dict[str, str]:
         people = {user.id: user.name for user in self._discord.people.values()}
         return people | {self._discord.bot_id: self.bot}
@@ -141,15 +147,15 @@ class DiscordPlatform:
         newest = [self._message(reply) for reply in replies]
         reply_to = None if alone else message.reply_to
         parent = message.channel.parent or message.channel
-        names = self._names
+        names = self._names | {channel.id: channel.name for channel in self._discord.channels.values()}
         return Message(
             id=message.id,
             channel=parent.id,
             author=names.get(message.author.id, message.author.name),
             by_bot=message.author.id == self._discord.bot_id,
             sent_at=message.posted_at.timestamp(),
-            text=f"_{self.bot} is thinking…_" if message.loading else _text(message.content, names),
-            plain=f"{self.bot} is thinking…" if message.loading else _plain(message.content, names),
+            text=self._texts.of(message.id, message.content, lambda: self._markdown(message, names)),
+            plain=self._thinking if message.loading else _plain(message.content, names),
             thread=_thread(message),
             revision=len(message.versions) - 1,
             edited=message.edited,
@@ -161,18 +167,20 @@ class DiscordPlatform:
             newest=newest[-1] if newest else None,
         )
 
+    def _markdown(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
+        """The text, and below it what else the message holds."""
+        if message.loading:
+            return f"*{self._thinking}*"
+        content = message.content
+        parts = [markdown.from_discord(text, names) for text in (content.text, *_embedded(content))]
+        parts += [f"`[file {attachment.name}]`" for attachment in content.attachments]
+        labels = [component["label"] for component in walked(content.components) if component.get("label")]
+        return "\n\n".join(filter(None, [*parts, " ".join(f"`[ {label} ]`" for label in labels)]))
+
 
 def _thread(message: DiscordMessage) -> str | None:
     channel = message.channel
     return channel.id if channel.is_thread and channel.id != message.id else None
-
-
-def _text(content: Content, names: Mapping[str, str]) -> str:
-    """Its Markdown: the text, and below it what else the message holds."""
-    parts = [markdown.from_discord(text, names) for text in (content.text, *_embedded(content))]
-    parts += [f"`[file {attachment.name}]`" for attachment in content.attachments]
-    labels = [component["label"] for component in walked(content.components) if component.get("label")]
-    return "\n\n".join(filter(None, [*parts, " ".join(f"`[ {label} ]`" for label in labels)]))
 
 
 def _plain(content: Content, names: Mapping[str, str]) -> str:

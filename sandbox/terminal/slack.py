@@ -7,7 +7,6 @@ from rich.emoji import Emoji
 
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
-from sandbox.slack.markup import Content
 from sandbox.terminal import mrkdwn, talk
 from sandbox.terminal.view import Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
 
@@ -20,7 +19,7 @@ class SlackPlatform:
 
     def __init__(self, slack: SlackSandbox) -> None:
         self._slack = slack
-        self._texts: dict[tuple[str, str], tuple[Content, str]] = {}
+        self._texts = talk.Texts()
 
     @property
     def connected(self) -> bool:
@@ -95,7 +94,7 @@ class SlackPlatform:
             author=author,
             by_bot=message.bot_id == self._slack.bot_id,
             sent_at=float(message.ts),
-            text=self._text(message),
+            text=self._texts.of((message.channel.id, message.ts), message.content, lambda: self._markdown(message)),
             plain=message.text,
             thread=message.thread_ts if message.is_reply else None,
             revision=len(message.versions) - 1,
@@ -107,15 +106,6 @@ class SlackPlatform:
             replies=len(shown),
             newest=shown[-1] if shown else None,
         )
-
-    def _text(self, message: SlackMessage) -> str:
-        """Its Markdown, made once for each content that it has."""
-        key = (message.channel.id, message.ts)
-        content, text = self._texts.get(key, (None, ""))
-        if content is not message.content:
-            text = self._markdown(message)
-            self._texts[key] = message.content, text
-        return text
 
     def _markdown(self, message: SlackMessage) -> str:
         if message.content.blocks:

@@ -52,6 +52,21 @@ async def happenings(
                 yield Happening(_KINDS[change.kind], changed)
 
 
+class Texts:
+    """The Markdown of each message, made once for each content that it has."""
+
+    def __init__(self) -> None:
+        self._made: dict[object, tuple[object, str]] = {}
+
+    def of(self, message: object, content: object, make: Callable[[], str]) -> str:
+        """The text of the message (its key) with this content; `make` makes it."""
+        known, text = self._made.get(message, (None, ""))
+        if known is not content:
+            text = make()
+            self._made[message] = content, text
+        return text
+
+
 def standing_in(place: Place, messages: Iterable[Message]) -> list[Message]:
     """Those messages of the place's channel that one sees in the place."""
     if place.thread is None:

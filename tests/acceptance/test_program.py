@@ -92,16 +92,16 @@ async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(tmp
     async with ScriptedOpenAI(
         [[Say(f"Hello from the {n} model.", pieces=4, pace=0.5)] for n in ("one", "two")]
     ) as model:
-        settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url}
-        typed = "hello\n/wait\n/discord\nhello again\n"
+        settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "DISCORD_GUILDS": "1"}
+        typed = "hello\n/wait\n/discord\n/channel general\n@parley hello again\n"
         code, said = await Program(tmp_path, settings).finish("run", typed=typed, within=60)
     assert code == 0, said
     first, _, _, _, *lines = said.splitlines()
     assert first.endswith("starting the sandbox, a Slack and a Discord on this machine.")
     slack = [line for line in lines if line.startswith("[Slack dm ada")]
-    discord = [line for line in lines if line.startswith("[Discord dm ada")]
+    discord = [line for line in lines if line.startswith("[Discord #general")]
     assert slack + discord == lines
-    for (question, *answer), asked, number in ((slack, "hello", "one"), (discord, "hello again", "two")):
+    for (question, *answer), asked, number in ((slack, "hello", "one"), (discord, "@parley hello again", "two")):
         assert question.endswith(f"ada] {asked}")
         assert answer[0].endswith("] …")
         assert answer[-1].endswith(f"parley updated] Hello from the {number} model.")

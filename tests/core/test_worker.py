@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from core import worker
 from core.inbox import Inbox
 from core.sessions.service import SessionService
 from core.store.migrate import migrate
@@ -23,11 +24,13 @@ class Bench:
     def __init__(self, database: Faulty, folder: Path, *, limit: int, poll: float) -> None:
         self.database = database
         self.turns = Turns(database, pauses=(0.001,))
-        self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll)
+        self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._rest)
         self.inbox = Inbox(database, SessionService(database, TokenCounter(folder)), self.worker, app="app")
         self.begun: list[Turn] = []
+        self.began_at: list[float] = []
         self.ended: list[str] = []
         self.stops: list[object] = []
+        self.rests: list[list[str]] = []
         self.most_at_once = 0
         self.go_on = asyncio.Event()
         self.last_word: Callable[[], Awaitable[None]] | None = None
@@ -35,6 +38,7 @@ class Bench:
 
     async def _answer(self, turn: Turn) -> None:
         self.begun.append(turn)
+        self.began_at.append(asyncio.get_running_loop().time())
         self.most_at_once = max(self.most_at_once, len(self.begun) - len(self.ended))
         await self._tell()
         try:
@@ -51,6 +55,9 @@ class Bench:
             await self.turns.end(turn.id, "done")
             self.ended.append(turn.inbound.text)
             await self._tell()
+
+    def _rest(self) -> None:
+        self.rests.append(list(self.ended))
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(5), self._changed:
@@ -96,6 +103,44 @@ async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:
         bench.go_on.set()
         await bench.until(lambda: len(bench.ended) == 6)
         assert bench.most_at_once == 2
+
+
+async def test_turns_that_were_claimed_together_begin_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "SPACING", 0.05)
+    async with working(tmp_path) as bench:
+        async with bench.worker._claiming:  # until all of them wait
+            for number in range(3):
+                await bench.inbox.accept(inbound(session=f"p:{number}"))
+        await bench.until(lambda: len(bench.begun) == 3)
+        first, _, last = bench.began_at
+        assert last - first > 0.09
+
+
+async def test_a_reset_of_a_turn_that_has_not_quite_begun_ends_it_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "SPACING", 30.0)
+    async with working(tmp_path) as bench:
+        async with bench.worker._claiming:
+            await bench.inbox.accept(inbound("first", session="p:a"))
+            await bench.inbox.accept(inbound("second", session="p:b"))
+        await bench.until(lambda: bench.begun)
+        assert len(bench.begun) == 1
+        await bench.inbox.reset(inbound("reset", session="p:b"))
+        await bench.until(lambda: bench.ended)
+        assert (bench.ended, bench.stops) == (["second"], [(RESET,)])
+
+
+async def test_there_is_rest_when_the_last_turn_has_ended_and_not_before(tmp_path: Path) -> None:
+    async with working(tmp_path) as bench:
+        await bench.inbox.accept(inbound("a", session="p:a"))
+        await bench.inbox.accept(inbound("b", session="p:b"))
+        await bench.until(lambda: len(bench.begun) == 2)
+        bench.go_on.set()
+        await bench.worker.stop(5)
+        assert [sorted(ended) for ended in bench.rests] == [["a", "b"]]
 
 
 async def test_a_turn_that_breaks_stops_nothing_else_and_its_text_is_not_logged(

@@ -42,6 +42,20 @@ class Scripted:
         return
 
 
+class Endless:
+    """Says a word a millisecond."""
+
+    name = "endless"
+
+    async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
+        while True:
+            yield Text("word ")
+            await asyncio.sleep(0.001)
+
+    async def aclose(self) -> None:
+        return
+
+
 async def pieces(*script: ProviderEvent | asyncio.Event | Exception) -> list[ProviderEvent]:
     async with aclosing(Merging(Scripted(script)).stream(REQUEST)) as events:
         return [event async for event in events]
@@ -92,15 +106,25 @@ async def test_closing_it_closes_the_providers_stream() -> None:
     assert provider.is_closed
 
 
-async def test_the_window_widens_with_the_live_streams_and_narrows_when_they_end() -> None:
-    provider = Merging(Scripted([Text("a"), asyncio.Event()]))
-    streams = [provider.stream(REQUEST) for _ in range(200)]
-    for stream in streams:
-        await anext(stream)
-    assert provider.window == pytest.approx(0.28)
-    for stream in streams:
-        await stream.aclose()
-    assert provider.window == merging.LEAST_WINDOW
+async def test_the_more_streams_are_live_the_rarer_the_deltas_of_each_and_no_two_come_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merging, "LEAST_WINDOW", 0.01)
+    monkeypatch.setattr(merging, "SPACING", 0.02)
+    provider, came = Merging(Endless()), list[float]()
+
+    async def listen() -> None:
+        async with aclosing(provider.stream(REQUEST)) as events:
+            await anext(events)  # the first comes at once
+            for _ in range(3):
+                await anext(events)
+                came.append(asyncio.get_running_loop().time())
+
+    began = asyncio.get_running_loop().time()
+    await asyncio.gather(*(listen() for _ in range(5)))
+    assert came[0] - began < 0.2
+    assert came[-1] - began >= 0.27, "the last of fifteen has its moment 0.29 s after the beginning"
+    assert len({round(moment, 3) for moment in came}) > 10, "even where the machine is late"
 
 
 @given(st.lists(st.sampled_from([Text("a"), Text("b"), Text("s", b"s"), Thought("t"), ToolCall("c", "f", {})])))

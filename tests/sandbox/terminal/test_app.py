@@ -317,6 +317,20 @@ async def test_what_came_to_the_place_that_one_had_left_for_the_other_platform_i
     await does_not_see(screen, "(1)")
 
 
+async def test_an_answer_is_unread_that_came_while_one_was_at_the_other_platform(
+    screen: Screen, slack: SlackSandbox, bot: Bot
+) -> None:
+    await enter(screen, "hello")
+    question = await said(slack, dm(slack), "hello")
+    await screen.press("f2")
+    await sees(screen, "#ideas")
+    await bot.posts(dm(slack), "Hi Ada", question.ts)
+    await sees(screen, "Slack not connected yet (1)")
+    await screen.press("f2")
+    await sees(screen, "Hi Ada", "thread “hello”")
+    await does_not_see(screen, "(1)")
+
+
 async def test_the_bots_connection_is_told_for_each_platform(screen: Screen, discord_bot: DiscordBot) -> None:
     await sees(screen, "○ Slack not connected yet", "● Discord connected")
 

@@ -40,6 +40,11 @@ async def test_names_with_an_at_sign_call_whoever_has_them(desk: Desk, discord_b
     assert last(desk).text.startswith("**@parley** and **@grace**")
 
 
+async def test_channels_that_are_mentioned_have_their_names(desk: Desk, server: DiscordSandbox) -> None:
+    await enter(desk, "/channel general", f"see <#{server.channels['random'].id}>")
+    assert (last(desk).plain, last(desk).text) == ("see #random", "see **#random**")
+
+
 async def test_direct_messages_are_one_conversation_and_have_no_threads(desk: Desk, discord_bot: DiscordBot) -> None:
     await enter(desk, "hello")
     heard = await discord_bot.next_message()

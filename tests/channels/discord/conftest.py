@@ -1,0 +1,218 @@
+"""The Discord adapter against a Discord on this machine, with the real core behind it and a scripted model."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import discord
+import pytest
+import sqlalchemy as sa
+from discord.gateway import DiscordWebSocket
+
+from channels.answer import Answerer
+from channels.channel import Channel
+from channels.discord import gateway
+from channels.discord.channel import DiscordChannel
+from channels.discord.gateway import Connection
+from channels.discord.login import DiscordSettings, log_in, make_client
+from core.agent import AgentConfig, make_app
+from core.inbox import Inbox
+from core.models.adapter import ModelAdapter
+from core.models.catalog import Endpoints, make_provider
+from core.runtime import AgentRuntime
+from core.sessions.service import SessionService
+from core.store.database import Database
+from core.store.migrate import migrate
+from core.store.schema import inbox as inbox_table
+from core.store.schema import turns as turns_table
+from core.tokens import TokenCounter
+from core.turns import Turns
+from core.worker import Worker
+from sandbox.discord import Call, DiscordSandbox, Message
+from sandbox.discord import Channel as Place
+from sandbox.models import ScriptedOpenAI
+from tests.sandbox.discord.shapes import SHAPES, faults_of_request
+
+POST = "POST /channels/{channel}/messages"
+PATCH = "PATCH /channels/{channel}/messages/{message}"
+HISTORY = "GET /channels/{channel}/messages"
+COMMANDS = "/applications/{application}/commands"
+CALLBACK = "POST /interactions/{interaction}/{token}/callback"
+ANSWER = "PATCH /webhooks/{application}/{token}/messages/{message}"
+
+#: Discord: the flag that suppresses embeds.
+NO_PREVIEWS = 1 << 2
+
+
+@asynccontextmanager
+async def discord_of(**options: Any) -> AsyncIterator[DiscordSandbox]:
+    """A Discord. In the end, all that was asked of it is as Discord specifies, and nobody was called by anything."""
+    async with DiscordSandbox(**options) as sandbox:
+        yield sandbox
+        if SHAPES:
+            known = [call for call in sandbox.calls if call.route in sandbox.faults.routes]
+            assert sorted({fault for call in known for fault in faults_of_request(call)}) == []
+        spoken = [c for c in sandbox.calls if c.route in (POST, PATCH, ANSWER)]
+        assert [call.body for call in spoken if call.body.get("allowed_mentions") != {"parse": []}] == []
+        assert [call.body for call in spoken if call.route == POST and not call.body["flags"] & NO_PREVIEWS] == []
+        places = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]
+        places += [thread for place in places for thread in sandbox.threads(place)]
+        own = [m for place in places for m in sandbox.messages(place, deleted=True) if m.author.id == sandbox.bot_id]
+        assert [message.text for message in own if message.pings] == []
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[DiscordSandbox]:
+    async with discord_of() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What discord.py keeps for the whole process is put back; a session is begun anew without its pause of 5 s."""
+    monkeypatch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
+    monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
+    monkeypatch.setattr(gateway, "PAUSES", (0.02, 0.05))
+
+    async def at_once(self: Connection, shard_id: int | None, *, initial: bool = False) -> None: ...
+
+    monkeypatch.setattr(Connection, "before_identify_hook", at_once)
+
+
+def settings_of(server: DiscordSandbox, **more: Any) -> DiscordSettings:
+    return replace(DiscordSettings(server.bot_token, server.api_url), **more)
+
+
+@pytest.fixture
+async def client(server: DiscordSandbox) -> AsyncIterator[discord.Client]:
+    """Logged in, and not connected to the gateway."""
+    made = make_client(settings_of(server))
+    await log_in(made, settings_of(server))
+    yield made
+    await made.close()
+
+
+async def until(predicate: Callable[[], Any], *, seconds: float = 10) -> None:
+    """Return as soon as it holds: for what the sandbox does not see."""
+    async with asyncio.timeout(seconds):
+        while not predicate():  # noqa: ASYNC110 (it holds without a word)
+            await asyncio.sleep(0.005)
+
+
+class Bot:
+    """Everything between Discord and the model, wired as the program wires it."""
+
+    def __init__(self, server: DiscordSandbox, model: ScriptedOpenAI, database: Database) -> None:
+        self.server = server
+        self.model = model
+        self.database = database
+        self.turns = Turns(database, pauses=(0.01, 0.01))
+        self.inbox: Inbox
+        self.channel: DiscordChannel
+        self.answerer: Answerer
+        self.worker: Worker
+
+    @property
+    def mention(self) -> str:
+        return f"<@{self.server.bot_id}>"
+
+    async def ask(self, user: str, channel: Place | str, text: str, **more: Any) -> Message:
+        return await self.server.say(user, channel, f"{self.mention} {text}", **more)
+
+    def answers(self, question: Message) -> list[Message]:
+        """The chain of the bot's replies to a message."""
+        chain = [question]
+        for message in self.server.messages(question.channel):
+            if message.author.id == self.server.bot_id and message.reply_to is chain[-1]:
+                chain.append(message)
+        return chain[1:]
+
+    def texts(self, question: Message) -> list[str]:
+        return [answer.text for answer in self.answers(question)]
+
+    async def says(self, question: Message, *texts: str) -> list[Message]:
+        """The answers to a message, once these are what they say."""
+        await self.server.wait_for(lambda: self.texts(question) == list(texts))
+        return self.answers(question)
+
+    async def shows(self, question: Message, predicate: Callable[[str], Any]) -> list[Message]:
+        """The answers to a message, once the text of the last one is as wanted."""
+        await self.server.wait_for(lambda: any(map(predicate, self.texts(question)[-1:])))
+        return self.answers(question)
+
+    def own(self, channel: Place | str) -> list[Message]:
+        return [m for m in self.server.messages(channel) if m.author.id == self.server.bot_id]
+
+    def calls(self, route: str) -> list[Call]:
+        return [call for call in self.server.calls if call.route == route]
+
+    async def turn_rows(self) -> list[Any]:
+        async with self.database.read() as connection:
+            query = sa.select(turns_table).order_by(turns_table.c.created_at)
+            return list((await connection.execute(query)).all())
+
+    async def settled(self, count: int) -> list[Any]:
+        """The turns, once so many have ended."""
+        async with asyncio.timeout(10):
+            while True:
+                rows = await self.turn_rows()
+                if sum(row.finished_at is not None for row in rows) >= count:
+                    return rows
+                await asyncio.sleep(0.01)
+
+    async def inbox_rows(self) -> list[Any]:
+        async with self.database.read() as connection:
+            return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
+
+    async def sessions(self) -> list[str]:
+        """In which session each accepted message is."""
+        return [row.session for row in await self.inbox_rows()]
+
+    def said_to_model(self) -> list[str]:
+        """What people said, in the newest request."""
+        return [message["content"] for message in self.model.requests[-1]["messages"] if message["role"] == "user"]
+
+
+@asynccontextmanager
+async def running(
+    server: DiscordSandbox,
+    tmp_path: Path,
+    *script: Any,
+    time_limit: float = 30,
+    connect: bool = True,
+    grace: float = 5,
+    guilds: frozenset[int] = frozenset(),
+) -> AsyncIterator[Bot]:
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
+        database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+        stack.push_async_callback(database.aclose)
+        await migrate(database)
+        endpoints = Endpoints(openai_api_key="sk-test-key-of-the-sandbox", openai_base_url=model.base_url)
+        provider, name = make_provider("openai/scripted", endpoints)
+        stack.push_async_callback(provider.aclose)
+        sessions = SessionService(database, TokenCounter(tmp_path), agent="parley")
+        app = make_app(AgentConfig(name="parley"), model=ModelAdapter(model=name, provider=provider), tools=[])
+        runtime = AgentRuntime(app, sessions)
+        stack.push_async_callback(runtime.aclose)
+        bot, channels = Bot(server, model, database), dict[str, Channel]()
+        bot.answerer = Answerer(runtime, bot.turns, channels, time_limit=time_limit)
+        bot.worker = Worker(bot.turns, bot.answerer.answer)
+        bot.inbox = Inbox(database, sessions, bot.worker, app=app.name)
+        bot.channel = DiscordChannel(settings_of(server, guilds=guilds), bot.inbox)
+        channels[DiscordChannel.name] = bot.channel
+        stack.push_async_callback(bot.channel.aclose)
+        left = await bot.turns.left_over()
+        work = asyncio.create_task(bot.worker.run())
+        try:
+            if connect:
+                await bot.channel.start()
+                bot.worker.take_up(left, bot.answerer.recover)
+            yield bot
+        finally:
+            await bot.channel.stop()
+            await bot.worker.stop(grace)
+            await asyncio.wait_for(work, 5)

@@ -1,0 +1,42 @@
+"""What is there at the start is never looked at again, and a cycle that came later is found at rest."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from core import garbage
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def _as_before() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("_as_before")
+def test_what_stands_stays_and_what_a_turn_left_behind_goes() -> None:
+    standing = Cycle()
+    garbage.settle()
+    assert not any(held is standing for held in gc.get_objects())
+    left = weakref.ref(Cycle())
+    garbage.collect()
+    assert left() is None
+    assert standing.itself is standing
+
+
+@pytest.mark.usefixtures("_as_before")
+def test_full_collections_are_rare_while_there_is_no_rest() -> None:
+    before = gc.get_threshold()
+    garbage.settle()
+    young, middle, full = gc.get_threshold()
+    assert young * middle * full > 10 * before[0] * before[1] * before[2]
+    assert young * middle < before[0] * before[1], "and the others are short"
