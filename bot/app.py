@@ -1,7 +1,6 @@
 """The bot: all parts made, wired, run and taken down again. The one place that knows them all."""
 
 import asyncio
-import gc
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,6 +10,7 @@ from channels.answer import Answerer
 from channels.channel import Channel
 from channels.discord.channel import DiscordChannel
 from channels.slack.channel import SlackChannel
+from core import garbage
 from core.agent import make_app
 from core.errors import SettingsError, StoreError
 from core.inbox import Inbox
@@ -45,8 +45,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             if await _ends_before(stop, starting):
                 worker.take_up(left, answerer.recover)
                 working = asyncio.create_task(worker.run(), name="worker")
-                gc.collect()
-                gc.freeze()  # what is there now stays: a collection that looks through it stops the loop for 0.2 s
+                garbage.settle()  # what is there now stays; full collections wait for a rest
                 log.info("ready")
                 await _ends_before(stop, working)
         finally:
@@ -78,7 +77,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await warm_up()
         turns, channels = Turns(database), dict[str, Channel]()
         answerer = Answerer(runtime, turns, channels, time_limit=settings.turn_seconds)
-        worker = Worker(turns, answerer.answer, limit=settings.turns_at_once)
+        worker = Worker(turns, answerer.answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         inbox = Inbox(database, sessions, worker, app=app.name)
         if settings.slack is not None:
             channels[SlackChannel.name] = SlackChannel(settings.slack, inbox)

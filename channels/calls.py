@@ -93,6 +93,8 @@ class Caller:
                 return await send()
             except PassingError as error:
                 failure = error
+            finally:
+                budget.answered()
             log.info("%s did not succeed (%s)", name, failure)
             if failure.retry_after is not None:
                 budget.refused(failure.retry_after)

@@ -193,8 +193,12 @@ def show(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_cut: bool
     scan = Scan(text, marks, grows=is_cut)
     still_open = scan.marks if is_cut else scan.marks[: _common(scan.marks, marks)]
     body = text.rstrip()
-    parts = [(False, "".join(marks)), *_parts(body, scan.spans, dialect)]
-    parts += [(False, "".join(reversed(still_open)) + text[len(body) :])]
+    parts = [
+        *_marked(marks),
+        *_parts(body, scan.spans, dialect),
+        *_marked(still_open[::-1]),
+        (False, text[len(body) :]),
+    ]
     return Shown(_joined(parts, dialect), scan.marks if is_cut else ())
 
 
@@ -228,6 +232,11 @@ def plain(text: str) -> str:
             shown += text[span.start : span.end].removeprefix("\\")
         at = span.end
     return shown + _unmarked(text[at:])
+
+
+def _marked(marks: Sequence[str]) -> Iterator[tuple[bool, str]]:
+    for mark in marks:
+        yield mark.startswith("`"), mark
 
 
 def _parts(text: str, spans: Sequence[Span], dialect: Dialect) -> Iterator[tuple[bool, str]]:

@@ -1,8 +1,8 @@
 """A reply as messages that are posted, edited and deleted until they are what they should be."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum, auto
 
 from channels.channel import Limits, Plan, Priority, Record
@@ -36,8 +36,13 @@ class MessageSurface(ABC):
         self._lacking: Budget | None = None  # that had no place for the last tick
         self._held: Budget | None = None  # in which the next call has its place
 
-    def live(self) -> AbstractContextManager[None]:
-        return self._edits.live()
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        try:
+            with self._edits.live():
+                yield
+        finally:
+            self._release()
 
     async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
         budget = self._lacking or (self._posts if is_new else self._edits)
@@ -50,9 +55,7 @@ class MessageSurface(ABC):
         try:
             return await self._show(plan, known, record)
         finally:
-            if self._held is not None:
-                self._held.give_back()
-                self._held = None
+            self._release()
 
     async def find(self) -> list[str]:
         own = await self._own()
@@ -80,6 +83,11 @@ class MessageSurface(ABC):
     @abstractmethod
     def _edits(self) -> Budget:
         """What editing a message is limited by."""
+
+    def _release(self) -> None:
+        if self._held is not None:
+            self._held.give_back()
+            self._held = None
 
     async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
         previous: str | None = None

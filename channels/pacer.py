@@ -21,6 +21,10 @@ _TICKS_SHARE = 6
 #: much more with each window in which it refuses nothing.
 _LESS, _MORE, _LEAST = 0.7, 1.1, 0.25
 
+#: Seconds before a window's end from which on a call that was kept back for a final is not needed any more: one that
+#: comes now finds the next window open soon enough. Also what the network may delay.
+_SOON, _DELAY = 0.3, 0.05
+
 #: How many budgets may lie idle before they are thrown away.
 _IDLE = 1000
 
@@ -31,6 +35,15 @@ class Window:
 
     calls: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the platform said of the window that is open: so many calls in all, so many left, until then."""
+
+    calls: int
+    left: int
+    until: float
 
 
 @dataclass(order=True, slots=True)
@@ -55,6 +68,8 @@ class Budget:
         self._share = 1.0  # of what the window says, as far as refusals have taught
         self._learnt_at = 0.0
         self._burst = 0.0
+        self._told: _Told | None = None
+        self._unanswered = 0
         self._live = 0
         self._line: list[_Waiting] = []
         self._ticks: list[_Waiting] = []
@@ -103,7 +118,19 @@ class Budget:
         """A place that was taken is not needed."""
         if self._sent:
             self._sent.pop()
-            self._wake()
+        self.answered()
+
+    def answered(self) -> None:
+        """A call has come to its end, whatever that was: the platform has counted it, if it ever will."""
+        self._unanswered = max(0, self._unanswered - 1)
+        self._wake()
+
+    def told(self, *, calls: int, left: int, seconds: float) -> None:
+        """The platform says how many calls the window has that is open, how many are left, and for how long."""
+        until, before = _now() + seconds + _DELAY, self._told
+        if before is not None and until < before.until + _SOON:  # the same window; answers overtake each other
+            left = min(left, before.left)
+        self._told = _Told(calls, left, until)
 
     def refused(self, retry_after: float) -> None:
         """The platform refused a call: none goes for `retry_after` seconds, and fewer from then on."""
@@ -121,6 +148,7 @@ class Budget:
         if not self._sent or (len(self._sent) <= self._window.calls // 5 and _now() > self._sent[-1] + pause):
             self._burst = _now()
         self._sent.append(_now())
+        self._unanswered += 1
         self._since_tick = 0 if priority is Priority.TICK else self._since_tick + 1
 
     def _wait(self, me: _Waiting) -> float:
@@ -141,6 +169,28 @@ class Budget:
             first.is_first.set()
 
     def _wait_for_room(self, priority: Priority) -> float:
+        """By what the platform has said of the window that is open; else by what it is known to allow."""
+        if self._told is not None and _now() < self._told.until and self._share == 1.0:
+            return self._wait_in(self._told, priority)
+        if self._told is not None:  # its window is over, and with it what was sent in it
+            while self._sent and self._sent[0] < self._told.until:
+                self._sent.popleft()
+            self._told = None
+        return self._wait_as_known(priority)
+
+    def _wait_in(self, told: _Told, priority: Priority) -> float:
+        now, free = _now(), told.left - self._unanswered
+        end = told.until - now
+        if priority is not Priority.TICK:
+            return max(self._closed_until - now, 0.0 if free > 0 else end)
+        kept = min(self._live, told.calls // 2)
+        if free <= kept:
+            return max(self._closed_until - now, end - _SOON if free > 0 else end)
+        last = self._sent[-1] if self._sent else now
+        even = (told.until - last) / (free - kept + 1)
+        return max(self._closed_until - now, last + even - now)
+
+    def _wait_as_known(self, priority: Priority) -> float:
         self._forget()
         now, sent, seconds = _now(), self._sent, self._window.seconds
         calls = room = max(1, int(self._window.calls * self._share))

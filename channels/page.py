@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -77,7 +78,8 @@ class Page:
                 self._begin(replace(self.place, table=None))
                 continue
             if stop is not None:
-                return self._cut(Line(self._at_most(line), self._read, line[:stop], "", self._reader.place))
+                line = line[:stop]
+                return self._cut(Line(self._at_most(line), self._read, line, "", self._reader.place))
             if end is None:
                 return None
             taken = Line(self._reader.read(line), self._read, line, end, self._reader.place)
@@ -170,7 +172,8 @@ class Page:
 
     def _cut(self, last: Line) -> Cut:
         """The cut, when the message is full within `last` or at its end."""
-        at = seam([*self._lines, last], self.source[: last.start + len(last.text)], self.place.marks)
+        known = self.source[: last.start + len(last.text)]
+        at = seam([*self._lines, last], known, self.place.marks)
         lines = [line for line in self._lines if line.stop <= at]
         place, rest = (lines[-1].place if lines else replace(self.place, quote="", marks=())), ""
         line = next((line for line in [*self._lines, last] if line.start < at < line.start + len(line.text)), None)
@@ -180,15 +183,10 @@ class Page:
             lines.append(Line(kind, line.start, text, "", reader.place))
             place = reader.place
             rest = split_quote(text)[0] if kind is Kind.TEXT else ""
-        goes_on = bool(line) or self._goes_on(lines, at)
+        goes_on = bool(line) or _goes_on(lines, known[at:])
         writer = self._new_writer()
         writer.write(lines, Ending.CUT if goes_on else Ending.WHOLE)
         return Cut(at, writer.text, replace(place, quote=rest, marks=writer.marks))
-
-    def _goes_on(self, lines: list[Line], at: int) -> bool:
-        """Whether the paragraph that `lines` end with has more lines behind the cut."""
-        following = self.source[at:].partition("\n")[0]
-        return bool(lines) and lines[-1].kind is Kind.TEXT and bool(following.strip()) and not begins_block(following)
 
     def _new_writer(self) -> Writer:
         return Writer(self.place, self._limits.dialect, self._limits.measure)
@@ -226,3 +224,9 @@ class Page:
 
     def _fits(self, head: str, delimiter: str, row: str) -> bool:
         return self._table_size(head, delimiter, row) <= self._room
+
+
+def _goes_on(lines: Sequence[Line], behind: str) -> bool:
+    """Whether the paragraph that `lines` end with goes on in what stands `behind` them."""
+    line = LINE_END.split(behind, maxsplit=1)[0]
+    return bool(lines) and lines[-1].kind is Kind.TEXT and bool(line.strip()) and not begins_block(line)

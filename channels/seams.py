@@ -36,7 +36,7 @@ def seam(lines: Sequence[Line], text: str, marks: Sequence[str]) -> int:
         return best
     ends = [at for at in boundaries(text, first, len(text)) if at > first and not text[at].isspace()]
     whole = [at for at in ends if not _is_within(at, atoms)]
-    if fair := [at for at in whole if at >= middle and text[at] not in "`~"]:
+    if fair := [at for at in whole if at >= middle and not _LOOKS_LIKE_BLOCK.match(text, at)]:
         return fair[-1]
     early = {-at for _, at in seams}.intersection(whole) or whole
     return max(early) if early else ends[-1] if ends else max(1, len(text) - 1)

@@ -2,7 +2,9 @@
 
 import hashlib
 import logging
+import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import aiohttp
@@ -10,6 +12,7 @@ import discord
 
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Priority
+from channels.discord.headers import Told, tracing
 from channels.pacer import Budget, Window
 from core.secrets import traced
 
@@ -34,20 +37,31 @@ ANSWERS = Window(calls=50, seconds=1.0)
 GONE = {"10008", "30046"}
 ARCHIVED = "50083"
 
+_MESSAGES = re.compile(r"/channels/(?P<channel>\d+)/messages(?:/(?P<message>\d+))?$")
+
 #: How far behind a question its answers are looked for, in messages.
 _LOOK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A message that stands."""
+
+    id: int
+    text: str
 
 
 class DiscordApi:
     """Makes calls for all surfaces of a bot.
 
     Args:
-        client: logged in; it need not be connected to the gateway.
+        client: not logged in yet; it need not be connected to the gateway.
     """
 
     def __init__(self, client: discord.Client, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
         self._client = client
         self._caller = Caller(pauses=pauses, speed=speed)
+        client.http.http_trace = tracing(self._learn)  # discord.py reads it when it logs in, and hands on no headers
 
     def posts(self, channel: int) -> Budget:
         return self._caller.budget(("post", channel), MESSAGES)
@@ -64,8 +78,8 @@ class DiscordApi:
         name: str,
         priority: Priority,
         is_admitted: bool,
-        found: Callable[[], Awaitable[int | None]],
-    ) -> int | None:
+        found: Callable[[], Awaitable[Posted | None]],
+    ) -> Posted | None:
         """Post in reply to a message, or beside it if that is gone, without a preview of links.
 
         Args:
@@ -74,16 +88,16 @@ class DiscordApi:
             found: looks whether the message stands, when the answer to its posting was lost.
 
         Returns:
-            The message's id; none for a tick that had no place.
+            The message, which an earlier attempt of the same name may have posted; none for a tick that had no place.
         """
         nonce = hashlib.blake2s(name.encode(), digest_size=12).hexdigest()  # Discord: 25 characters at the most
         reference = discord.MessageReference(message_id=reply_to, channel_id=channel, fail_if_not_exists=False)
 
-        async def send() -> int:
+        async def send() -> Posted:
             message = await self._client.get_partial_messageable(channel).send(
                 text, reference=reference, nonce=nonce, allowed_mentions=NO_MENTIONS, suppress_embeds=True
             )
-            return message.id
+            return Posted(message.id, message.content)
 
         return await self._call(
             "post", send, self.posts(channel), priority=priority, is_admitted=is_admitted, found=found
@@ -135,17 +149,18 @@ class DiscordApi:
 
         return await self._call("channel", send, self._caller.budget(("channel", channel), MESSAGES))
 
-    async def own_replies(self, channel: int, question: int) -> list[int]:
+    async def own_replies(self, channel: int, question: int) -> list[Posted]:
         """The bot's own messages that answer `question`: its first reply, the reply to that, and so on."""
 
-        async def send() -> list[int]:
-            chain, me = [question], self._client.user
+        async def send() -> list[Posted]:
+            chain, last, me = list[Posted](), question, self._client.user
             place = self._client.get_partial_messageable(channel)
             async for message in place.history(after=discord.Object(question), limit=_LOOK, oldest_first=True):
                 reference = message.reference
-                if message.author == me and reference is not None and reference.message_id == chain[-1]:
-                    chain.append(message.id)
-            return chain[1:]
+                if message.author == me and reference is not None and reference.message_id == last:
+                    chain.append(Posted(message.id, message.content))
+                    last = message.id
+            return chain
 
         return await self._call("history", send, self._caller.budget(("history", channel), MESSAGES)) or []
 
@@ -163,6 +178,16 @@ class DiscordApi:
             await interaction.edit_original_response(content=text, allowed_mentions=NO_MENTIONS)
 
         await self._call("answer", send, self._caller.budget(("answer",), ANSWERS))
+
+    def _learn(self, method: str, path: str, told: Told) -> None:
+        found = _MESSAGES.search(path)
+        if found is None:
+            return
+        channel = int(found["channel"])
+        if method == "POST" and not found["message"]:
+            self.posts(channel).told(calls=told.calls, left=told.left, seconds=told.seconds)
+        elif method == "PATCH" and found["message"]:
+            self.edits(channel).told(calls=told.calls, left=told.left, seconds=told.seconds)
 
     def _message(self, channel: int, message: int) -> discord.PartialMessage:
         return self._client.get_partial_messageable(channel).get_partial_message(message)

@@ -18,7 +18,7 @@ from channels.discord.login import DiscordSettings, hears_all, intents, log_in, 
 from channels.discord.reactions import receipts
 from channels.discord.surface import DiscordSurface
 from channels.intake import Call, Intake
-from core.errors import SettingsError, StoreError, SurfaceError
+from core.errors import ParleyError, SettingsError, StoreError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Inbox
 from core.secrets import traced
@@ -94,8 +94,7 @@ class DiscordChannel:
         flags = (await self._client.application_info()).flags
         _shards, address, limit = await self._client.http.get_bot_gateway()
         if not limit["remaining"]:
-            log.error("Discord lets this bot begin no more sessions for %d minutes", limit["reset_after"] // 60_000)
-            raise ConnectionRefusedError
+            raise ParleyError(f"Discord lets this bot begin no session for {limit['reset_after'] // 60_000} minutes")
         connection = Connection(
             intents=intents(hears_all=hears_all(flags)),
             commands=[reset_command(self._take_reset_command)],

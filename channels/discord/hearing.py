@@ -68,7 +68,7 @@ def place(guild: int | None, channel: discord.abc.Snowflake) -> str:
 
 
 def sent_at(snowflake: int) -> float:
-    """When the message or interaction with this id was made, in seconds since the epoch; of two, the later is later."""
+    """When the message or interaction with this id was made, in seconds since the epoch."""
     return snowflake / _SECOND + _EPOCH
 
 

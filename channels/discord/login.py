@@ -99,6 +99,8 @@ async def log_in(client: discord.Client, settings: DiscordSettings) -> Standing:
         raise SettingsError(
             f"DISCORD_API_URL: {settings.api_url} cannot be reached ({type(error).__name__})."
         ) from error
+    except (KeyError, TypeError, ValueError) as error:  # what was answered is nothing that discord.py knows
+        raise SettingsError(f"DISCORD_API_URL: no Discord answers at {settings.api_url}.") from error
     return _standing(client, settings, guilds)
 
 

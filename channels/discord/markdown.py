@@ -16,6 +16,7 @@ _ENDING_MARKS = re.compile(r"\s+#+\s*\Z")
 _ITEM = re.compile(r"(?P<indent>\s*)(?P<marker>[-*+]|\d{1,9}[.)])(?P<space>\s+)(?P<box>\[[ xX]\]\s)?")
 _QUOTATION = re.compile(r"(?: {0,3}>){2,} ?")
 
+_TICK = re.compile(r"(?<!\\)`")
 _FOOTNOTE = re.compile(r"\[\^(\w{1,30})\]")
 _BOLD = re.compile(r"(?<![\w_])__(?=[^\s_])([^_\n]+)(?<=\S)__(?![\w_])")
 
@@ -23,7 +24,8 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 _PAIR = re.compile(r"<(b|strong|i|em|u|s|del|strike|code|kbd|summary)>([^<>]*)</\1>", re.IGNORECASE)
 _ANCHOR = re.compile(r"<a\s[^<>]*?href=[\"'](https?://[^\"'\s<>]+)[\"'][^<>]*>([^<>\[\]]*)</a>", re.IGNORECASE)
-_BOX = re.compile(r"</?(?:p|div|span|details|summary|center|small|sub|sup|ul|ol|font)(?:\s[^<>]*)?/?>", re.IGNORECASE)
+_TAG = r"</?(?:p|div|span|details|summary|center|small|sub|sup|ul|ol|font)(?:\s[^<>]*)?/?>"
+_BOX = re.compile(rf"^[ \t]*{_TAG}[ \t]*\n|{_TAG}", re.IGNORECASE | re.MULTILINE)
 _MARKS = {"b": "**", "strong": "**", "summary": "**", "i": "*", "em": "*", "u": "__", "code": "`", "kbd": "`"}
 
 
@@ -35,13 +37,12 @@ class DiscordMarkdown(Dialect):
     empty_code = _ZERO_WIDTH_SPACE  # a block without it would go on to the next one
 
     def growth(self, source: str) -> int:
-        return source.count("<") + source.count("@") + source.count("``")
+        return source.count("<") + source.count("@") + source.count("`")
 
     def prose(self, text: str) -> str:
-        if "<" in text:
-            text = _without_html(text)
-        text = _FOOTNOTE.sub(r"[\1]", text)
-        return inert(_BOLD.sub(r"**\1**", text))  # two underscores would underline it
+        text = _TICK.sub(r"\\`", text)  # it is not code, and would pair with a tick further down
+        text = _BOLD.sub(r"**\1**", _FOOTNOTE.sub(r"[\1]", text))  # two underscores would underline it
+        return inert(_without_html(text) if "<" in text else text)
 
     def code_line(self, line: str) -> str:
         return re.sub("``(?=`)", f"``{_ZERO_WIDTH_SPACE}", line)

@@ -5,7 +5,7 @@ from typing import Any
 
 from channels.calls import RefusedError
 from channels.channel import Limits, Priority
-from channels.discord.api import ARCHIVED, GONE, DiscordApi
+from channels.discord.api import ARCHIVED, GONE, DiscordApi, Posted
 from channels.discord.text import inert
 from channels.messages import Edited, MessageSurface
 from channels.pacer import Budget
@@ -51,11 +51,11 @@ class DiscordSurface(MessageSurface):
     async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
         reply_to = int(previous) if previous else self._question
 
-        async def found() -> int | None:
+        async def found() -> Posted | None:
             own = await self._api.own_replies(self._channel, reply_to)
             return own[0] if own else None
 
-        message = await self._api.post(
+        posted = await self._api.post(
             self._channel,
             inert(text),
             reply_to=reply_to,
@@ -64,10 +64,14 @@ class DiscordSurface(MessageSurface):
             is_admitted=self.is_admitted(self._posts),
             found=found,
         )
-        if message is None:
+        if posted is None:
             return None
         self._posted += 1
-        return str(message)
+        message_id = str(posted.id)
+        is_ours = posted.text.strip() == inert(text).strip()  # else a tick has posted it, and never heard that it had
+        if not is_ours and await self._edit(message_id, text, Priority.PROGRESS) is Edited.GONE:
+            return await self._post(position, text, priority, previous)
+        return message_id
 
     async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited:
         try:
@@ -98,4 +102,4 @@ class DiscordSurface(MessageSurface):
 
     async def _own(self) -> dict[int, str]:
         own = await self._api.own_replies(self._channel, self._question)
-        return {position: str(message) for position, message in enumerate(own)}
+        return {position: str(message.id) for position, message in enumerate(own)}

@@ -228,6 +228,65 @@ def test_a_refusal_closes_the_budget_and_teaches_it_to_ask_for_less_until_nothin
     assert most_in([at for at in sent if at > 120], Window(10, 10)) == 10
 
 
+class Discord:
+    """A limit as Discord has it: a window begins with the first call, and each answer tells of it."""
+
+    def __init__(self, calls: int, seconds: float, latency: float) -> None:
+        self.calls, self.seconds, self.latency = calls, seconds, latency
+        self.end, self.left, self.refused, self.times = 0.0, 0, 0, list[float]()
+
+    async def call(self, budget: Budget) -> None:
+        await asyncio.sleep(self.latency / 2)
+        if now() >= self.end:
+            self.end, self.left = now() + self.seconds, self.calls
+        self.refused += self.left == 0
+        self.left = max(0, self.left - 1)
+        self.times.append(now())
+        left, seconds = self.left, self.end - now()
+        await asyncio.sleep(self.latency / 2)
+        budget.told(calls=self.calls, left=left, seconds=seconds)
+        budget.answered()
+
+
+@pytest.mark.parametrize("calls", [1, 2, 5, 10])
+@pytest.mark.parametrize("live", [1, 3, 20])
+@pytest.mark.parametrize("latency", [0.02, 0.4])
+def test_what_the_platform_tells_of_its_windows_is_used_up_and_never_exceeded(
+    calls: int, live: int, latency: float
+) -> None:
+    async def main() -> Discord:
+        budget, discord = Budget(Window(5, 5.25)), Discord(calls, 5.0, latency)
+
+        async def reply() -> None:
+            with budget.live():
+                while now() < 1_100:
+                    await budget.admit(Priority.TICK)
+                    await discord.call(budget)
+
+        await asyncio.gather(*(reply() for _ in range(live)))
+        return discord
+
+    discord = run(main)
+    assert len(discord.times) > 0.5 * calls * 100 / 5
+    if calls >= 5:  # what is known before the first answer is true
+        assert discord.refused == 0
+
+
+def test_with_what_it_is_told_a_lone_reply_leaves_no_call_unused_and_a_final_waits_no_longer_than_a_moment() -> None:
+    async def main() -> tuple[int, float]:
+        budget, discord, worst = Budget(Window(5, 5.25)), Discord(5, 5.0, 0.02), 0.0
+        with budget.live():
+            while now() < 1_100:
+                await budget.admit(Priority.TICK)
+                await discord.call(budget)
+                worst = max(worst, budget._wait_for_room(Priority.FINAL))
+        return len(discord.times), worst
+
+    calls, worst = run(main)
+    assert calls > 95
+    assert worst < 0.4
+
+
 def test_keys_have_budgets_of_their_own_and_idle_ones_are_let_go() -> None:
     async def main() -> None:
         pacer = Pacer()

@@ -216,3 +216,15 @@ async def running(
             await bot.channel.stop()
             await bot.worker.stop(grace)
             await asyncio.wait_for(work, 5)
+
+
+def echo(asked: Any) -> str:
+    return f"heard: {asked.text}"
+
+
+async def nothing_was_heard(bot: Bot) -> bool:
+    """Whether of all that was said until now nothing is meant for the bot: a message after it is answered first."""
+    before = len(await bot.inbox_rows())
+    last = await bot.server.say("linus", bot.server.open_dm("linus"), "last")
+    await bot.says(last, "heard: last")
+    return len(await bot.inbox_rows()) == before + 1

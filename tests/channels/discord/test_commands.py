@@ -12,8 +12,7 @@ from core.errors import StoreError
 from core.inbox import Inbox
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, discord_of, running, until
-from tests.channels.discord.test_channel import echo
+from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, discord_of, echo, running, until
 
 REGISTER = "PUT /applications/{application}/commands"
 REGISTERED = "GET /applications/{application}/commands"

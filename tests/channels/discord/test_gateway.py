@@ -1,15 +1,16 @@
 import asyncio
 from pathlib import Path
 
+import discord
 import pytest
 
 from channels.discord import channel as channel_module
 from channels.discord import gateway
+from channels.discord.login import DiscordSettings, Standing, log_in
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import PATCH, Bot, discord_of, running, until
-from tests.channels.discord.test_channel import echo
+from tests.channels.discord.conftest import PATCH, Bot, discord_of, echo, running, until
 
 GATEWAY = "GET /gateway/bot"
 
@@ -34,18 +35,14 @@ async def test_a_first_connection_that_fails_is_made_anew_until_it_stands(
 @pytest.mark.parametrize("route", [GATEWAY, "GET /oauth2/applications/@me", "GET /users/@me"])
 async def test_a_bad_moment_while_connecting_is_survived(server: DiscordSandbox, tmp_path: Path, route: str) -> None:
     async with running(server, tmp_path, echo, connect=False) as bot:
-        log_in, first = channel_module.log_in, True
 
-        async def then_fail(*about: object) -> object:
-            nonlocal first
-            standing = await log_in(*about)  # type: ignore[arg-type]  # handed on as they come
-            if first:
-                server.faults.fail(route, status=503)
-                first = False
+        async def then_fail(client: discord.Client, settings: DiscordSettings) -> Standing:
+            standing = await log_in(client, settings)
+            server.faults.fail(route, status=503)
             return standing
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(channel_module, "log_in", then_fail)
+            patch.setattr("channels.discord.channel.log_in", then_fail)
             await bot.channel.start()
         await answers(bot)
 
@@ -70,7 +67,9 @@ async def test_no_session_is_begun_when_none_is_left(
         patch.setattr("sandbox.discord.directory.SESSIONS_A_DAY", 0)
         async with running(server, tmp_path, echo, connect=False) as bot:
             starting = asyncio.create_task(bot.channel.start())
-            await until(lambda: "Discord lets this bot begin no more sessions for 1440 minutes" in caplog.text)
+            await until(
+                lambda: "gateway: ParleyError: Discord lets this bot begin no session for 1440 minutes\n" in caplog.text
+            )
             assert server.sessions == []
             patch.setattr("sandbox.discord.directory.SESSIONS_A_DAY", 1000)
             await starting

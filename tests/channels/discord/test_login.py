@@ -1,13 +1,14 @@
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from channels.discord import login
 from channels.discord.login import DiscordSettings, Standing, verify
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
-from tests.channels.discord.conftest import running, settings_of
-from tests.channels.discord.test_channel import echo
+from tests.channels.discord.conftest import echo, running, settings_of
 
 ME = "GET /users/@me"
 GUILDS = "GET /users/@me/guilds"
@@ -25,6 +26,15 @@ async def test_a_wrong_token_is_told_with_where_to_get_the_right_one(server: Dis
     assert TOKEN not in str(raised.value)
 
 
+async def test_a_start_with_a_wrong_token_ends_with_that_line(server: DiscordSandbox, tmp_path: Path) -> None:
+    bot_token, server.bot_token = server.bot_token, TOKEN
+    async with running(server, tmp_path, echo, connect=False) as bot:
+        with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN: Discord does not take it"):
+            await bot.channel.start()
+    server.bot_token = bot_token
+    assert server.sessions == []
+
+
 async def test_an_address_where_nothing_is_is_told() -> None:
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: http://127\.0\.0\.1:9/api/v10 cannot be reached"):
         await verify(DiscordSettings(TOKEN, "http://127.0.0.1:9/api/v10"))
@@ -33,6 +43,19 @@ async def test_an_address_where_nothing_is_is_told() -> None:
 async def test_an_address_where_no_discord_is_is_told(server: DiscordSandbox) -> None:
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: .* cannot answer right now \(HTTP 404\)"):
         await verify(settings_of(server, api_url=server.api_url.removesuffix("/api/v10")))
+
+
+async def test_a_page_that_is_no_discord_is_told() -> None:
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(text="<html>Welcome!</html>", content_type="text/html")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", page)
+    async with TestServer(app) as somewhere:
+        with pytest.raises(
+            SettingsError, match=r"DISCORD_API_URL: no Discord answers at http://127\.0\.0\.1:\d+/api\.$"
+        ):
+            await verify(DiscordSettings(TOKEN, str(somewhere.make_url("/api"))))
 
 
 @pytest.mark.parametrize("route", [ME, GUILDS])

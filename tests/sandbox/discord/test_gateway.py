@@ -32,6 +32,16 @@ async def test_a_client_is_ready_with_the_server_and_its_channels(server: Discor
     assert server.connected == 1
 
 
+async def test_the_bot_comes_with_a_role_that_can_be_mentioned(server: DiscordSandbox, bot: Bot) -> None:
+    (guild,) = bot.guilds
+    said = await server.say("ada", "general", f"<@&{server.bot_role_id}> hello")
+    heard = await bot.next_message()
+    assert guild.self_role is not None
+    assert str(guild.self_role.id) == server.bot_role_id
+    assert heard.role_mentions == [guild.self_role]
+    assert said.text == "@Parley hello"
+
+
 async def test_heartbeats_are_counted_and_acknowledged(connect: Connect) -> None:
     async with DiscordSandbox(speed=1000) as server:
         bot = await connect(server)
@@ -219,6 +229,7 @@ async def test_a_session_that_its_client_has_ended_cannot_be_resumed(server: Dis
             assert [ready["t"], (await told(socket))["t"]] == ["READY", "GUILD_CREATE"]
             await socket.close(code=code)
             await server.wait_for(lambda: not server.connected)
+            assert server.sessions[-1].close_code == code
             socket = await hello(session, server)
             resume = {"token": server.bot_token, "session_id": ready["d"]["session_id"], "seq": 2}
             await socket.send_json({"op": 6, "d": resume})

@@ -1,0 +1,89 @@
+"""What the planner costs a delta, against planning the whole text again each time: `python -m benchmarks.planner`."""
+
+import time
+from collections.abc import Callable
+
+from channels.channel import Limits, Priority
+from channels.discord.markdown import DiscordMarkdown
+from channels.discord.markdown import size as utf16
+from channels.planner import Planner
+from channels.slack.text import SlackMarkdown
+from channels.slack.text import size as utf8
+
+SIZE = 100_000
+DELTA = 4
+DELTAS_A_PLAN = 100
+
+PLATFORMS = {
+    "Slack": Limits(chunk_size=3_500, measure=utf8, reserve=102, dialect=SlackMarkdown()),
+    "Discord": Limits(chunk_size=1_900, measure=utf16, reserve=102, dialect=DiscordMarkdown()),
+}
+
+SECTION = """\
+## Section {n}: what **every** reply is made of
+
+A paragraph with *emphasis*, `inline code`, a [link](https://example.com/pages/{n}) and a few more words, so that
+it is as long as paragraphs of a model are; it mentions <@U{n}> and goes on for a while before it comes to its end.
+
+1. A list, whose first item has `code` in it
+2. and whose second item is **strong**
+   - with a nested one
+
+```python
+def section_{n}(text: str) -> int:
+    return len(text) + {n}
+```
+
+| name | value | remark |
+|------|------:|--------|
+| a{n} | {n} | the first row of the table |
+| b{n} | {n} | the second row of the table |
+
+"""
+
+
+def kept(limits: Limits, text: str) -> int:
+    """The planner that is fed; how many chunks come of it."""
+    planner = Planner(limits)
+    for number, start in enumerate(range(0, len(text), DELTA)):
+        planner.feed(text[start : start + DELTA])
+        if number % DELTAS_A_PLAN == 0:
+            planner.plan(Priority.TICK)
+    return len(planner.plan(Priority.FINAL).chunks)
+
+
+def anew(limits: Limits, text: str) -> int:
+    """A new planner for the whole text, each time."""
+    for number, start in enumerate(range(0, len(text), DELTA)):
+        if number % DELTAS_A_PLAN == 0:
+            planner = Planner(limits)
+            planner.feed(text[: start + DELTA])
+            planner.plan(Priority.TICK)
+    planner = Planner(limits)
+    planner.feed(text)
+    return len(planner.plan(Priority.FINAL).chunks)
+
+
+def seconds(way: Callable[[Limits, str], int], limits: Limits, text: str) -> tuple[float, int]:
+    began = time.process_time()
+    chunks = way(limits, text)
+    return time.process_time() - began, chunks
+
+
+def main() -> None:
+    sections = "".join(SECTION.format(n=number) for number in range(SIZE // 500))
+    print(f"deltas of {DELTA} characters, a plan every {DELTAS_A_PLAN}")
+    print(f"{'':10}{'characters':>12}{'chunks':>8}{'fed':>10}{'a delta':>12}{'anew':>10}{'a delta':>12}")
+    for name, limits in PLATFORMS.items():
+        for size in (SIZE // 4, SIZE // 2, SIZE):
+            text = sections[:size]
+            fed, chunks = seconds(kept, limits, text)
+            again, same = seconds(anew, limits, text)
+            assert chunks == same
+            deltas = size / DELTA
+            costs = f"{fed:>8.2f} s{fed / deltas * 1e6:>9.1f} µs{again:>8.2f} s{again / deltas * 1e6:>9.1f} µs"
+            print(f"{name:10}{size:>12,}{chunks:>8}{costs}")
+
+
+if __name__ == "__main__":
+    main()

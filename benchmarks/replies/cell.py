@@ -1,0 +1,163 @@
+"""One cell of the bench: one contender, one load."""
+
+import asyncio
+import logging
+import statistics
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass
+from time import monotonic
+from typing import Any
+
+from benchmarks.replies.contender import Answering, Contender
+from benchmarks.replies.floors import RULES, best_age, best_ends
+from benchmarks.replies.load import Load, Model, Speech
+from benchmarks.replies.loop import Loop
+from benchmarks.replies.measure import Shown, mean_drain, percentile, watch
+from benchmarks.replies.stage import STAGES, Question, Stage
+
+log = logging.getLogger(__name__)
+
+#: Seconds of the platform's after the model's last word, after which what does not stand is given up.
+PATIENCE = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Figures: times in the platform's seconds, save for those of the loop, which are real ones.
+
+    Attributes:
+        wrong: how many replies' final texts are missing, cut, doubled or beside other words.
+        age, age_floor: means.
+        end_median, end_p99: from the model's last word to the final text; none if too many never had it.
+        drain: the share of the limit of edits that finals used while some waited; none if they never had to.
+        late: how late the loop was, in 99 of 100 looks.
+        word_late: how late the model's words came, as a mean.
+    """
+
+    platform: str
+    contender: str
+    replies: int
+    channels: int
+    ending: str
+    speed: float
+    calls: int
+    refused: int
+    wrong: int
+    age: float
+    age_floor: float
+    end_mean: float | None
+    end_median: float | None
+    end_p99: float | None
+    end_mean_floor: float
+    end_median_floor: float
+    end_p99_floor: float
+    drain: float | None
+    cpu: float
+    late: float
+    busiest: float
+    word_late: float
+    seconds: float
+    failures: dict[str, int]
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether the figures tell of this machine as well: it did not keep up with the load."""
+        return self.cpu > 0.9 or self.word_late * self.speed > 0.05
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+async def measure(contender: Contender, load: Load) -> Cell:
+    async with STAGES[contender.platform](load) as stage, contender.on(stage) as answering:
+        model = Model(load)
+        questions = [await stage.ask(speech.number) for speech in model.speeches]
+        failures: Counter[str] = Counter()
+        begun_calls = len(stage.calls())
+        async with Loop() as loop:
+            began = monotonic()
+            speaking = asyncio.create_task(model.run(), name="model")
+            answers = [
+                asyncio.create_task(_answer(answering, question, speech, model, failures))
+                for question, speech in zip(questions, model.speeches, strict=True)
+            ]
+            await speaking
+            _, late = await asyncio.wait(answers, timeout=PATIENCE / load.speed)
+            for task in late:
+                failures["not in time"] += 1
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=5)
+            until = monotonic()
+        return _cell(contender, load, stage, model, questions, failures, loop, begun_calls, until - began)
+
+
+async def _answer(
+    answering: Answering, question: Question, speech: Speech, model: Model, failures: Counter[str]
+) -> None:
+    await asyncio.sleep(model.asked_at(speech))
+    try:
+        await answering.answer(question, speech)
+    except Exception as error:  # a reply that fails is a figure
+        failures[type(error).__name__] += 1
+        log.info("reply %s failed: %s", question.number, error)
+
+
+def _cell(
+    contender: Contender,
+    load: Load,
+    stage: Stage,
+    model: Model,
+    questions: list[Question],
+    failures: Counter[str],
+    loop: Loop,
+    begun_calls: int,
+    seconds: float,
+) -> Cell:
+    speed, rules = load.speed, RULES[contender.platform]
+    shown = watch(questions, model.speeches, stage.versions())
+    waits = [one.wait * speed for one in shown if one.wait is not None]
+    never = float("inf")
+    all_waits = waits + [never] * (load.replies - len(waits))
+    floor = best_ends(load, rules)
+    calls = list(stage.calls())[begun_calls:]
+    return Cell(
+        platform=contender.platform,
+        contender=contender.name,
+        replies=load.replies,
+        channels=load.channels,
+        ending=load.ending,
+        speed=speed,
+        calls=len(calls),
+        refused=sum(refused for _, _, refused in calls),
+        wrong=sum(one.final is None for one in shown),
+        age=statistics.mean(one.age for one in shown) * speed,
+        age_floor=best_age(load, rules),
+        end_mean=statistics.mean(waits) if waits else None,
+        end_median=_finite(percentile(all_waits, 0.5)),
+        end_p99=_finite(percentile(all_waits, 0.99)),
+        end_mean_floor=statistics.mean(floor),
+        end_median_floor=percentile(floor, 0.5),
+        end_p99_floor=percentile(floor, 0.99),
+        drain=_drain(shown, contender.platform, speed),
+        cpu=loop.cpu,
+        late=loop.late(0.99),
+        busiest=loop.busiest,
+        word_late=model.late / load.replies / len(model.speeches[0].tokens),
+        seconds=seconds * speed,
+        failures=dict(failures),
+    )
+
+
+def _drain(shown: list[Shown], platform: str, speed: float) -> float | None:
+    rules = RULES[platform]
+    groups: defaultdict[int, list[Shown]] = defaultdict(list)
+    for one in shown:
+        groups[one.channel if rules.edits_by_channel else 0].append(one)
+    until = max([one.final or one.ended for one in shown])
+    window = rules.edits
+    return mean_drain(groups, window.calls / window.seconds * speed, window.seconds / speed, until)
+
+
+def _finite(seconds: float) -> float | None:
+    return None if seconds == float("inf") else seconds

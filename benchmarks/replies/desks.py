@@ -1,0 +1,97 @@
+"""Posting, editing and deleting by a platform's real client, for the policies that are measured beside Parley."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import discord
+from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
+from slack_sdk.web.async_client import AsyncWebClient
+
+from benchmarks.replies.stage import DiscordStage, Question, SlackStage
+
+
+class Desk(ABC):
+    """Writes beneath one question. What the client does not get through raises the client's own error.
+
+    Attributes:
+        size: how long a message may be, in characters.
+    """
+
+    size: int
+
+    @abstractmethod
+    async def post(self, text: str) -> str:
+        """Post a message; returns its id."""
+
+    @abstractmethod
+    async def edit(self, message: str, text: str) -> None: ...
+
+    @abstractmethod
+    async def delete(self, message: str) -> None: ...
+
+
+class SlackDesk(Desk):
+    """In the question's thread.
+
+    Args:
+        field: the field that the text goes in, `text` or `markdown_text`.
+    """
+
+    def __init__(self, web: AsyncWebClient, question: Question, field: str, size: int) -> None:
+        self.size = size
+        self._web = web
+        self._channel = question.place
+        self._thread = question.message
+        self._field = field
+
+    async def post(self, text: str) -> str:
+        where: Mapping[str, str] = {"channel": self._channel, "thread_ts": self._thread}
+        answer = await self._web.api_call("chat.postMessage", json={**where, self._field: text})
+        return str(answer["ts"])
+
+    async def edit(self, message: str, text: str) -> None:
+        await self._web.api_call("chat.update", json={"channel": self._channel, "ts": message, self._field: text})
+
+    async def delete(self, message: str) -> None:
+        await self._web.api_call("chat.delete", json={"channel": self._channel, "ts": message})
+
+
+class DiscordDesk(Desk):
+    """In the question's channel, each message as a reply to the one before it."""
+
+    size = 2_000
+
+    def __init__(self, client: discord.Client, question: Question) -> None:
+        self._place = client.get_partial_messageable(int(question.place))
+        self._before = int(question.message)
+
+    async def post(self, text: str) -> str:
+        message = await self._place.send(text, reference=self._place.get_partial_message(self._before))
+        self._before = message.id
+        return str(message.id)
+
+    async def edit(self, message: str, text: str) -> None:
+        await self._place.get_partial_message(int(message)).edit(content=text)
+
+    async def delete(self, message: str) -> None:
+        await self._place.get_partial_message(int(message)).delete()
+
+
+def slack_client(stage: SlackStage, *, retries: int) -> AsyncWebClient:
+    """A client that waits as long as Slack asks and tries again, up to so many times a call."""
+    sandbox = stage.sandbox
+    again = [AsyncRateLimitErrorRetryHandler(max_retry_count=retries)]
+    return AsyncWebClient(sandbox.bot_token, base_url=sandbox.api_url, retry_handlers=list(again))
+
+
+@asynccontextmanager
+async def discord_client(stage: DiscordStage) -> AsyncIterator[discord.Client]:
+    """A client that is logged in and not connected; it keeps to the limits that the headers tell, and waits."""
+    discord.http.Route.BASE = stage.sandbox.api_url
+    client = discord.Client(intents=discord.Intents.none(), allowed_mentions=discord.AllowedMentions.none())
+    await client.login(stage.sandbox.bot_token)
+    try:
+        yield client
+    finally:
+        await client.close()

@@ -1,0 +1,143 @@
+"""What is said: so many replies at once, each by a model that speaks at an even pace, in words that tell their place.
+
+All times that a load speaks of are the platform's: at `speed` 4, a second of them takes 250 ms.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from time import monotonic
+
+TOKENS_A_SECOND = 40
+SECONDS = 30.0
+TOKENS = int(SECONDS * TOKENS_A_SECOND)
+
+#: Seconds from a question to the model's first word.
+THOUGHT = 1.0
+
+#: So many words are a paragraph.
+_PARAGRAPH = 90
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_WORD = re.compile(r"(?<![0-9A-Za-z])[0-5][0-9a-z]{3}(?![0-9A-Za-z])")
+
+
+class Ending(StrEnum):
+    """How the replies end: all at one moment, or each a step after the one before, as they began."""
+
+    TOGETHER = "together"
+    IN_TURN = "in turn"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """So many replies, in so many channels, that are all being said at one moment at least."""
+
+    replies: int
+    channels: int
+    ending: Ending
+    speed: float = 1.0
+
+    @property
+    def step(self) -> float:
+        """Seconds between the beginnings of two replies."""
+        return SECONDS / self.replies if self.ending is Ending.IN_TURN else 0.0
+
+    def channel(self, number: int) -> int:
+        return number % self.channels
+
+
+def token(reply: int, position: int) -> str:
+    """A word of four letters that no other place of any reply has, and the space behind it."""
+    number, word = reply * TOKENS + position, ""
+    for _ in range(4):
+        number, digit = divmod(number, 36)
+        word = _DIGITS[digit] + word
+    return word + ("\n\n" if position % _PARAGRAPH == _PARAGRAPH - 1 else " ")
+
+
+def last_place(text: str) -> tuple[int, int] | None:
+    """Which reply's text this is, and the position of its last word; none if there is no word of any."""
+    words = _WORD.findall(text[-200:]) or _WORD.findall(text)
+    return divmod(int(words[-1], 36), TOKENS) if words else None
+
+
+@dataclass(slots=True)
+class Speech:
+    """What one model says.
+
+    Attributes:
+        number: which reply of the load it is.
+        spoken: when each of its words was said, on the monotonic clock, in (real) seconds.
+    """
+
+    number: int
+    spoken: list[float] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    begins: float = 0.0
+    _hear: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        self.tokens = [token(self.number, position) for position in range(TOKENS)]
+
+    @property
+    def text(self) -> str:
+        return "".join(self.tokens).strip()
+
+    def listen(self, hear: Callable[[str], None]) -> None:
+        """Have `hear` told each word: at once those that were said already."""
+        for position in range(len(self.spoken)):
+            hear(self.tokens[position])
+        self._hear = hear
+
+    def say(self, now: float) -> None:
+        word = self.tokens[len(self.spoken)]
+        self.spoken.append(now)
+        if self._hear is not None:
+            self._hear(word)
+        if len(self.spoken) == TOKENS:
+            self.ended.set()
+
+
+class Model:
+    """Says all speeches of a load, each in its time, from one task.
+
+    Attributes:
+        late: by how many (real) seconds each word came too late, summed up.
+    """
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._pace = 1 / TOKENS_A_SECOND / load.speed
+        self.speeches = [Speech(number) for number in range(load.replies)]
+        self.late = 0.0
+
+    def asked_at(self, speech: Speech) -> float:
+        """Seconds (real) from the beginning to its question."""
+        return speech.number * self._load.step / self._load.speed
+
+    async def run(self) -> None:
+        """Speak to the end."""
+        began = monotonic()
+        for speech in self.speeches:
+            apart = speech.number * 0.618 % 1 * self._pace  # no two of them speak at the same instant
+            speech.begins = began + self.asked_at(speech) + THOUGHT / self._load.speed + apart
+        silent = list(self.speeches)
+        while silent:
+            now = monotonic()
+            for speech in silent:
+                for due in self._due(speech, now):
+                    speech.say(now)
+                    self.late += now - due
+            silent = [speech for speech in silent if not speech.ended.is_set()]
+            await asyncio.sleep(min(0.005, self._pace / 2))
+
+    def _due(self, speech: Speech, now: float) -> Iterator[float]:
+        for position in range(len(speech.spoken), TOKENS):
+            due = speech.begins + position * self._pace
+            if due > now:
+                return
+            yield due

@@ -1,0 +1,75 @@
+"""Parley: from the model's deltas through the reply and the pacer to the platform's real client."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from benchmarks.replies.contender import Writer, Writing
+from benchmarks.replies.stage import DiscordStage, Question, SlackStage
+from channels.discord.api import DiscordApi
+from channels.discord.login import DiscordSettings, make_client
+from channels.discord.surface import DiscordSurface
+from channels.receipts import Receipts
+from channels.reply import Reply
+from channels.slack.api import SlackApi
+from channels.slack.channel import SlackSettings, client
+from channels.slack.surface import SlackSurface
+
+NAME = "Parley"
+
+
+async def keep(ids: Sequence[str]) -> None:
+    """The ids are not stored here: the bench is about what is shown."""
+
+
+async def _no_sign(address: Mapping[str, Any]) -> None:
+    """No message waits for its turn here."""
+
+
+class _OnSlack(Writing):
+    def __init__(self, stage: SlackStage, api: SlackApi) -> None:
+        self._team = stage.sandbox.team_id
+        self._api = api
+        self._receipts = Receipts(_no_sign, _no_sign)
+
+    def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
+        address = {
+            "team": self._team,
+            "channel": question.place,
+            "thread_ts": question.message,
+            "ts": question.message,
+        }
+        surface = SlackSurface(self._api, self._receipts, address, f"turn {question.number}")
+        return Reply(surface, keep=keep)
+
+
+class _OnDiscord(Writing):
+    def __init__(self, api: DiscordApi) -> None:
+        self._api = api
+        self._receipts = Receipts(_no_sign, _no_sign)
+
+    def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
+        address = {"channel": question.place, "message": question.message}
+        surface = DiscordSurface(self._api, self._receipts, address, f"turn {question.number}")
+        return Reply(surface, keep=keep)
+
+
+@asynccontextmanager
+async def on_slack(stage: SlackStage) -> AsyncIterator[Writing]:
+    sandbox = stage.sandbox
+    web = client(SlackSettings(sandbox.bot_token, sandbox.app_token, sandbox.api_url))
+    yield _OnSlack(stage, SlackApi(web, **_pace(stage.speed)))
+
+
+@asynccontextmanager
+async def on_discord(stage: DiscordStage) -> AsyncIterator[Writing]:
+    bot = make_client(DiscordSettings(bot_token=stage.sandbox.bot_token, api_url=stage.sandbox.api_url))
+    await bot.login(stage.sandbox.bot_token)
+    try:
+        yield _OnDiscord(DiscordApi(bot, **_pace(stage.speed)))
+    finally:
+        await bot.close()
+
+
+def _pace(speed: float) -> dict[str, Any]:
+    return {} if speed == 1 else {"speed": speed}

@@ -1,0 +1,82 @@
+"""The table: a block for each load, a line for each contender."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from benchmarks.replies.cell import Cell
+
+HEAD = (
+    "",
+    "calls",
+    "refused",
+    "wrong",
+    "age",
+    "of floor",
+    "to final, median",
+    "p99",
+    "mean of floor",
+    "finals at",
+    "loop late / busiest",
+)
+
+
+def table(cells: Iterable[Cell]) -> str:
+    """All of the cells as Markdown."""
+    blocks = []
+    for (platform, replies, channels, ending), of_load in groupby(sorted(cells, key=_order), key=_order):
+        lines = list(of_load)
+        one = lines[0]
+        speeds = sorted({cell.speed for cell in lines})
+        title = (
+            f"**{platform.title()}, {replies} {'reply' if replies == 1 else 'replies'} in {channels} "
+            f"{'channel' if channels == 1 else 'channels'}, ending {ending}** "
+            f"(speed {', '.join(f'{speed:g}' for speed in speeds)})"
+        )
+        floor = (
+            "*floor*",
+            "",
+            "",
+            "",
+            f"{one.age_floor:.2f} s",
+            "",
+            f"{one.end_median_floor:.2f} s",
+            f"{one.end_p99_floor:.2f} s",
+            f"{one.end_mean_floor:.2f} s",
+            "",
+            "",
+        )
+        rows = [HEAD, ("---",) + ("---:",) * (len(HEAD) - 1), *map(_row, lines), floor]
+        blocks.append("\n".join([title, "", *("| " + " | ".join(row) + " |" for row in rows)]))
+    return "\n\n".join(blocks)
+
+
+def line(cell: Cell) -> str:
+    """One cell, to see how far it is."""
+    load = f"{cell.platform}, {cell.replies} in {cell.channels}, {cell.ending}, speed {cell.speed:g}"
+    return f"{load}: " + " | ".join(f"{name} {value}".strip() for name, value in zip(HEAD, _row(cell), strict=True))
+
+
+def _order(cell: Cell) -> tuple[str, int, int, str]:
+    return cell.platform, cell.replies, cell.channels, cell.ending
+
+
+def _row(cell: Cell) -> Sequence[str]:
+    mark = " (CPU)" if cell.is_saturated else ""
+    end_ratio = "-" if cell.end_mean is None or cell.wrong else f"x {cell.end_mean / cell.end_mean_floor:.2f}"
+    return (
+        cell.contender + mark,
+        f"{cell.calls:,}",
+        f"{cell.refused:,}",
+        f"{cell.wrong}",
+        f"{cell.age:.2f} s",
+        f"x {cell.age / cell.age_floor:.2f}",
+        _seconds(cell.end_median),
+        _seconds(cell.end_p99),
+        end_ratio,
+        "-" if cell.drain is None else f"{cell.drain:.0%}",
+        f"{cell.late * 1000:.0f} / {cell.busiest * 1000:.0f} ms",
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "never" if value is None else f"{value:.2f} s"

@@ -1,0 +1,38 @@
+"""What Discord says of its limits, in the headers of each answer.
+
+Discord: docs.discord.com/developers/topics/rate-limits. It publishes no numbers, and asks to go by these.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Of the window that is open: so many calls in all, so many left, for so many seconds more."""
+
+    calls: int
+    left: int
+    seconds: float
+
+
+def tracing(learn: Callable[[str, str, Told], None]) -> aiohttp.TraceConfig:
+    """Has aiohttp call `learn` with method, path and what was told, for each answer that tells it."""
+
+    async def ended(_session: aiohttp.ClientSession, _context: Any, end: aiohttp.TraceRequestEndParams) -> None:
+        headers = end.response.headers
+        with suppress(KeyError, ValueError):
+            told = Told(
+                int(headers["X-RateLimit-Limit"]),
+                int(headers["X-RateLimit-Remaining"]),
+                float(headers["X-RateLimit-Reset-After"]),
+            )
+            learn(end.method, end.url.path, told)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_end.append(ended)
+    return trace

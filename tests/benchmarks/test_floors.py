@@ -1,0 +1,86 @@
+import math
+from itertools import combinations_with_replacement
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.replies.floors import RULES, SPAN, Lane, Rules, Window, best_age, best_ends, messages
+from benchmarks.replies.load import Ending, Load
+from benchmarks.replies.stage import ONE_WAY
+from sandbox.slack import limits
+
+ONE = Load(1, 1, Ending.TOGETHER)
+
+
+def edits_of(calls: int, seconds: float, *, slides: bool) -> Rules:
+    """Rules under which a reply is one message, and posts are as scarce as edits."""
+    window = Window(calls, seconds, slides)
+    return Rules(window, False, window, None, size=1_000_000)
+
+
+def age_of(moments: tuple[float, ...], spans: float) -> float:
+    """The mean age over a span if text is shown at these moments, fresh as it was when it set out."""
+    age, shown, since = 0.0, 0.0, 0.0
+    for moment in [*sorted(moments), spans]:
+        age += (moment - since) * ((moment + since) / 2 - shown)
+        shown, since = moment - ONE_WAY, moment
+    return age / spans
+
+
+def test_no_schedule_of_a_few_edits_is_better_than_the_floor_and_an_even_one_is_as_good() -> None:
+    for edits in (1, 2, 3):
+        floor = best_age(ONE, edits_of(edits, 60, slides=True))
+        grid = [SPAN * step / 40 for step in range(1, 40)]
+        best = min(age_of(moments, SPAN) for moments in combinations_with_replacement(grid, edits))
+        assert floor <= best <= 1.01 * floor
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 60), st.integers(1, 30), st.sampled_from(Ending))
+def test_more_budget_is_never_worse(replies: int, calls: int, ending: Ending) -> None:
+    load = Load(replies, 3, ending)
+    less, more = (edits_of(number, 10, slides=False) for number in (calls, calls + 1))
+    assert best_age(load, more) <= best_age(load, less)
+    assert sum(best_ends(load, more)) <= sum(best_ends(load, less)) + 1e-9
+
+
+@pytest.mark.parametrize("platform", RULES)
+def test_more_replies_are_never_younger(platform: str) -> None:
+    ages = [best_age(Load(replies, 1, Ending.TOGETHER), RULES[platform]) for replies in (1, 2, 10, 50)]
+    assert ages == sorted(ages)
+
+
+def test_the_channels_of_slack_share_their_edits_and_those_of_discord_do_not() -> None:
+    alone, beside = Load(1, 1, Ending.TOGETHER), Load(10, 10, Ending.TOGETHER)
+    assert best_age(beside, RULES["discord"]) == pytest.approx(best_age(alone, RULES["discord"]))
+    assert best_age(beside, RULES["slack"]) > 4 * best_age(alone, RULES["slack"])
+
+
+@given(st.lists(st.floats(0, 20), max_size=40), st.integers(1, 4), st.booleans())
+def test_a_lane_never_lets_through_more_than_its_window_can(asked: list[float], calls: int, slides: bool) -> None:
+    lane = Lane(Window(calls, 5, slides))
+    for at in sorted(asked):
+        lane.take(lane.earliest(at))
+    for first in lane.taken:
+        for last in lane.taken:
+            within = sum(first <= at <= last for at in lane.taken)
+            if slides and last - first < 5 - 1e-9:
+                assert within <= calls
+            if not slides and last >= first:
+                assert within <= calls * (math.floor((last - first) / 5 + 1e-9) + 2)
+
+
+def test_an_end_that_nothing_delays_is_as_far_as_the_way_to_the_platform() -> None:
+    for rules in RULES.values():
+        assert best_ends(Load(10, 5, Ending.TOGETHER), rules) == [ONE_WAY] * 10
+
+
+def test_finals_go_as_the_edits_allow_if_a_reply_is_one_message() -> None:
+    waits = best_ends(Load(7, 1, Ending.TOGETHER), edits_of(3, 10, slides=True))
+    assert [wait - ONE_WAY for wait in waits] == pytest.approx([0, 0, 0, 10, 10, 10, 20])
+
+
+def test_the_rules_are_the_sandboxs() -> None:
+    assert RULES["slack"].edits == Window(limits.TIER_3.calls, limits.TIER_3.seconds, slides=True)
+    assert {name: messages(rules) for name, rules in RULES.items()} == {"slack": 2, "discord": 4}

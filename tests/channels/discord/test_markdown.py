@@ -1,0 +1,93 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from channels.channel import Limits, Priority
+from channels.discord.markdown import DiscordMarkdown, size
+from channels.planner import Planner
+
+LIMITS = Limits(chunk_size=1_900, measure=size, reserve=102, dialect=DiscordMarkdown())
+
+
+def shown(text: str) -> str:
+    planner = Planner(LIMITS)
+    planner.feed(text)
+    (chunk,) = planner.plan(Priority.FINAL).chunks
+    return chunk.text
+
+
+@pytest.mark.parametrize("token", ["<@1>", "<@!1>", "<@&1>", "<#1>", "</cmd:1>", "@everyone", "@here"])
+def test_what_would_call_somebody_is_inert_and_code_stays_as_it_is(token: str) -> None:
+    assert token not in shown(f"Hello {token}!")
+    assert shown(f"Hello {token}!").replace("\u200b", "") == f"Hello {token}!"
+    assert shown(f"Write `{token}`") == f"Write `{token}`"
+    assert shown(f"```\n{token}\n```") == f"```\n{token}\n```"
+
+
+def test_a_call_is_not_put_together_out_of_harmless_parts() -> None:
+    for text in ("@<span>everyone</span>", "@[everyone](mailto:x)", "@<!-- -->here"):
+        assert not re.search(r"@(everyone|here)", shown(text))
+
+
+@pytest.mark.parametrize("text", ["<t:1700000000:R>", "<:party:123>", "<a:party:123>", "||spoiler||", "-# small"])
+def test_what_is_discords_own_and_calls_nobody_stays(text: str) -> None:
+    assert shown(text) == text
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        ("### three", "### three"),
+        ("#### four", "**four**"),
+        ("###### **six** ##", "**six**"),
+        ("one\n\n---\n\ntwo", "one\n\n───\n\ntwo"),
+        ("![a cat](https://x.y/cat.png)", "[a cat](https://x.y/cat.png)"),
+        ("![](https://x.y/cat.png)", "https://x.y/cat.png"),
+        ("[mail](mailto:a@b.c)", "mail (mailto:a@b.c)"),
+        ('[page](https://x.y "title")', "[page](https://x.y)"),
+        ("[bank.example](https://evil.example)", "bank.example (https://evil.example)"),
+        ("__bold__ and **bold**", "**bold** and **bold**"),
+        ("snake__case__name", "snake__case__name"),
+        ("+ item", "- item"),
+        ("1) first", "1. first"),
+        ("- [ ] open\n- [x] done", "- ☐ open\n- ☑ done"),
+        (">>> all that follows", "> all that follows"),
+        ("a<br>b <b>c</b> <i>d</i> <u>e</u> <del>f</del> <kbd>g</kbd>", "a\nb **c** *d* __e__ ~~f~~ `g`"),
+        ('<details>\n<summary>More</summary>\ntext\n</details>', "**More**\ntext"),
+        ('<a href="https://x.y">page</a> <!-- no --><T>', "[page](https://x.y) <T>"),
+        ('<a href="https://evil.example">bank.example</a>', "bank.example (https://evil.example)"),
+        ("said[^1]\n\n[^1]: by whom", "said[1]\n\n[1]: by whom"),
+        ("a lone ` tick", "a lone \\` tick"),
+        ("~~~python\nx\n~~~", "```python\nx\n```"),
+        ('```python title="x"\ny\n```', "```python\ny\n```"),
+        ("````md\n```\nx\n```\n````", "```md\n``\u200b`\nx\n``\u200b`\n```"),
+        ("```\n```\nmore", "```\n\u200b\n```\nmore"),
+        ("1. one\n   ```sh\n   ls\n   ```", "1. one\n```sh\nls\n```"),
+    ],
+)  # fmt: skip
+def test_what_discord_lacks_is_written_with_what_it_has(written: str, seen: str) -> None:
+    assert shown(written) == seen
+
+
+def test_a_table_becomes_columns() -> None:
+    table = (
+        "| Name | Size | Note |\n|:--|--:|:-:|\n| **Ann** | 3 | [page](https://x.y) |\n| 漢字 `x` | 12345 | a\\|b |\n"
+    )
+    assert shown(f"So:\n\n{table}\nDone.") == (
+        "So:\n\n```\n"
+        "Name   |  Size |        Note\n"
+        "-------+-------+-------------------\n"
+        "Ann    |     3 | page (https://x.y)\n"
+        "漢字 x | 12345 |        a|b\n"
+        "```\n\nDone."
+    )
+
+
+@given(st.text(st.sampled_from("ab`~\n \\"), max_size=60))
+def test_ticks_pair_for_discord_as_they_do_for_readers_of_markdown(text: str) -> None:
+    """Discord: a block of code runs from three ticks to the next three, wherever they stand."""
+    for chunk in shown(text + "x").split("\n\n"):
+        prose = re.sub(r"\\`", "", chunk)
+        assert len(re.findall(r"(?m)^```", prose)) % 2 == 0

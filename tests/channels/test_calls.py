@@ -1,0 +1,91 @@
+import asyncio
+
+import pytest
+
+from channels.calls import Caller, PassingError, RefusedError
+from channels.channel import Priority
+from channels.pacer import Window
+from core.errors import SurfaceError
+
+WINDOW = Window(calls=100, seconds=0.1)
+
+
+class Platform:
+    """Fails as it is told to, and keeps count."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.calls = 0
+        self.refused = asyncio.Event()
+        self.caller = Caller(pauses=(0.01, 0.01))
+
+    async def send(self) -> str:
+        self.calls += 1
+        if self.failures:
+            self.refused.set()
+            raise self.failures.pop(0)
+        return "sent"
+
+    async def call(self, priority: Priority = Priority.FINAL, key: str = "key") -> str | None:
+        return await self.caller.call("post", self.send, self.caller.budget(key, WINDOW), priority=priority)
+
+
+def passing(number: int) -> list[Exception]:
+    return [PassingError("HTTP 500") for _ in range(number)]
+
+
+async def test_a_failure_in_passing_is_tried_again_until_the_pauses_are_used_up() -> None:
+    assert await Platform(*passing(2)).call() == "sent"
+    platform = Platform(*passing(3))
+    with pytest.raises(SurfaceError, match=r"^post: out of reach \(HTTP 500\)$"):
+        await platform.call()
+    assert platform.calls == 3
+
+
+async def test_a_call_that_comes_too_often_is_made_again_however_often_that_is_said() -> None:
+    platform = Platform(*(PassingError("later", retry_after=0.01) for _ in range(20)))
+    assert await platform.call() == "sent"
+    assert platform.calls == 21
+
+
+async def test_what_is_too_often_for_one_is_so_for_all_that_share_the_limit() -> None:
+    platform = Platform(PassingError("later", retry_after=0.3))
+    time = asyncio.get_running_loop().time
+    begun = time()
+    first = asyncio.create_task(platform.call())
+    await asyncio.wait_for(platform.refused.wait(), 1)
+    assert await platform.call(key="another") == "sent"
+    assert time() - begun < 0.2
+    assert await platform.call(Priority.TICK) is None
+    assert await platform.call() == "sent"
+    assert time() - begun >= 0.3
+    assert await first == "sent"
+
+
+async def test_a_refusal_is_not_tried_again() -> None:
+    platform = Platform(RefusedError("post", "no"))
+    with pytest.raises(RefusedError, match=r"^post: no$"):
+        await platform.call()
+    assert platform.calls == 1
+
+
+@pytest.mark.parametrize("failure", [PassingError("HTTP 500"), PassingError("later", retry_after=0.01)], ids=str)
+async def test_a_tick_is_tried_once(failure: Exception) -> None:
+    platform = Platform(failure)
+    assert await platform.call(Priority.TICK) is None
+    assert platform.calls == 1
+
+
+async def test_what_has_taken_effect_is_not_made_again_and_what_was_too_often_is_not_looked_for() -> None:
+    platform = Platform(PassingError("later", retry_after=0.01), *passing(2))
+    looks = ["", "", "there"]
+
+    async def found() -> str | None:
+        return looks.pop(0) or None
+
+    budget = platform.caller.budget("key", WINDOW)
+    assert await platform.caller.call("post", platform.send, budget, found=found) == "sent"
+    assert (platform.calls, looks) == (4, ["there"])
+    platform.failures = passing(1)
+    assert await platform.caller.call("post", platform.send, budget, found=found) == "there"
+    assert platform.calls == 5

@@ -1,0 +1,48 @@
+import pytest
+
+from channels.links import Link, openly
+
+
+def link(label: str, target: str) -> Link:
+    return Link(label, target, f"[{label}]({target})", is_image=False)
+
+
+@pytest.mark.parametrize(
+    ("label", "target"),
+    [
+        ("bank.example", "https://evil.example"),
+        ("https://bank.example", "https://evil.example/https://bank.example"),
+        ("https://bank.example/safe", "https://bank.example/evil"),
+        ("bank.example", "https://bank.example@evil.example"),
+        ("bank.example", "https://bank.example.evil.example"),
+        ("go to **bank.example** now", "https://evil.example"),
+        ("b\u200bank.exam\u200dple", "https://evil.example"),
+        ("".join(chr(ord(letter) + 0xFEE0) for letter in "bank.example"), "https://evil.example"),
+        ("bank。example", "https://evil.example"),
+        ("BANK.EXAMPLE", "javascript:alert(1)"),
+        ("www.bank.example", "http://www.evil.example"),
+    ],
+)
+def test_a_label_that_looks_like_another_address_is_a_disguise(label: str, target: str) -> None:
+    assert link(label, target).is_disguised
+
+
+@pytest.mark.parametrize(
+    ("label", "target"),
+    [
+        ("the bank", "https://bank.example"),
+        ("bank.example", "https://www.bank.example/accounts?x=1"),
+        ("https://bank.example/", "https://bank.example"),
+        ("Bank.Example/Accounts", "https://bank.example/accounts/1"),
+        ("version 1.2.3", "https://x.y"),
+        ("e.g. this", "https://x.y"),
+        ("", "https://x.y"),
+    ],
+)
+def test_any_other_label_is_a_label(label: str, target: str) -> None:
+    assert not link(label, target).is_disguised
+
+
+def test_an_address_can_be_shown_beside_the_label() -> None:
+    assert openly(link("label", "https://x.y")) == ("", " (https://x.y)")
+    assert openly(link("", "https://x.y")) == ("", "https://x.y")
