@@ -3,9 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum, auto
 
-from channels.channel import Limits, Plan, Priority, Record
+from channels.channel import LAST_WORDS, Chunk, Limits, Plan, Priority, Record
 from channels.pacer import Budget
 
 
@@ -21,6 +22,23 @@ class Edited(Enum):
     DONE = auto()
     DROPPED = auto()
     GONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One message of a plan: the one at this position."""
+
+    position: int
+    plan: Plan
+
+    @property
+    def chunk(self) -> Chunk:
+        return self.plan.chunks[self.position]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is to come that would change it."""
+        return self.plan.priority in LAST_WORDS or self.position < len(self.plan.chunks) - 1
 
 
 class MessageSurface(ABC):
@@ -45,7 +63,7 @@ class MessageSurface(ABC):
             self._release()
 
     async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
-        budget = self._lacking or (self._posts if is_new else self._edits)
+        budget = self._lacking or self._next(priority, is_new=is_new)
         await budget.admit(priority, since)
         self._held = budget
 
@@ -84,6 +102,11 @@ class MessageSurface(ABC):
     def _edits(self) -> Budget:
         """What editing a message is limited by."""
 
+    def _next(self, priority: Priority, *, is_new: bool) -> Budget:
+        """The budget of the call that comes next."""
+        del priority
+        return self._posts if is_new else self._edits
+
     def _release(self) -> None:
         if self._held is not None:
             self._held.give_back()
@@ -91,31 +114,41 @@ class MessageSurface(ABC):
 
     async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
         previous: str | None = None
-        for position, chunk in enumerate(plan.chunks):
+        for position in range(len(plan.chunks)):
+            piece = Piece(position, plan)
             current = known[position] if position < len(known) else None
-            edited = await self._change(current, chunk.text, plan.priority) if current else Edited.GONE
+            edited = await self._change(current, piece) if current else Edited.GONE
             if edited is Edited.DROPPED:
-                self._lacking = self._edits
+                self._lacking = self._next(plan.priority, is_new=False)
                 return False
             if edited is Edited.GONE:
-                current = await self._post(position, chunk.text, plan.priority, previous)
+                current = await self._create(piece, previous)
                 if current is None:
                     self._lacking = self._posts
                     return False
-                self._shown[current] = chunk.text
                 await record(position, current)
             previous = current
         for message_id in known[len(plan.chunks) :]:
             await self._delete(message_id)
         return True
 
-    async def _change(self, message_id: str, text: str, priority: Priority) -> Edited:
+    async def _change(self, message_id: str, piece: Piece) -> Edited:
+        """Let a message show its piece."""
+        text = piece.chunk.text
         if self._shown.get(message_id) == text:
             return Edited.DONE
-        edited = await self._edit(message_id, text, priority)
+        edited = await self._edit(message_id, text, piece.plan.priority)
         if edited is Edited.DONE:
             self._shown[message_id] = text
         return edited
+
+    async def _create(self, piece: Piece, previous: str | None) -> str | None:
+        """Begin the message of a piece, behind the `previous` one; its id, or none if a tick could not go."""
+        text = piece.chunk.text
+        message_id = await self._post(piece.position, text, piece.plan.priority, previous)
+        if message_id is not None:
+            self._shown[message_id] = text
+        return message_id
 
     @abstractmethod
     async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
