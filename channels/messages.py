@@ -51,7 +51,7 @@ class MessageSurface(ABC):
 
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
-        self._lacking: Budget | None = None  # that had no place for the last tick
+        self._lacking: Budget | None = None  # that had no place for a post of the last tick
         self._held: Budget | None = None  # in which the next call has its place
 
     @contextmanager
@@ -119,7 +119,6 @@ class MessageSurface(ABC):
             current = known[position] if position < len(known) else None
             edited = await self._change(current, piece) if current else Edited.GONE
             if edited is Edited.DROPPED:
-                self._lacking = self._next(plan.priority, is_new=False)
                 return False
             if edited is Edited.GONE:
                 current = await self._create(piece, previous)

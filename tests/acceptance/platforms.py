@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from sandbox.discord import Channel as DiscordPlace
 from sandbox.discord import DiscordSandbox
 from sandbox.discord import Message as DiscordMessage
+from sandbox.discord import Version as DiscordVersion
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
 from sandbox.slack import Version as SlackVersion
