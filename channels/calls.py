@@ -111,7 +111,7 @@ class Caller:
             except PassingError as error:
                 failure = error
             if priority is Priority.TICK:
-                return None
+                return await found() if found is not None and failure.retry_after is None else None
             if failure.retry_after is not None:
                 continue
             if found is not None and (effect := await found()) is not None:

@@ -53,8 +53,8 @@ class Dialect:
 
     def link(self, link: Link) -> tuple[str, str]:
         """What stands before and behind the label."""
-        before, _, behind = link.source.partition(link.label)
-        return before, behind
+        start = link.source.index("[") + 1
+        return link.source[:start], link.source[start + len(link.label) :]
 
 
 #: Standard Markdown, as it comes.

@@ -46,6 +46,9 @@ _MARKS_BEGUN = re.compile(r"[*_~`\\]+\Z")
 #: Marks of emphasis that are longer mean something else, such as a line to be filled in.
 _MOST_MARKS = 3
 
+#: More ticks would open a block of code at the head of a message.
+_MOST_TICKS = 2
+
 #: Marks that are carried over a cut, all together, in characters.
 _MOST_CARRIED = 12
 
@@ -90,7 +93,7 @@ class Scan:
         self._grows = grows
         self._open = [*marks]
         self._unclosed: set[str] = set()
-        at = self._code(0, self._open.pop()) if marks and marks[-1][0] == "`" else 0
+        at = self._code(0, 0, self._open.pop()) if marks and marks[-1][0] == "`" else 0
         while found := self._next(at):
             at = self._take(found)
         self.marks = tuple(self._open)
@@ -129,7 +132,7 @@ class Scan:
         start, end = found.span()
         match found.lastgroup:
             case "ticks":
-                return self._code(start, found[0])
+                return self._code(start, end, found[0])
             case "marks":
                 self._emphasis(start, found[0])
             case "escape" | "reference" | "angle" | "address":
@@ -140,15 +143,14 @@ class Scan:
                 self.spans.append(Span(start, end, link=link))
         return end
 
-    def _code(self, start: int, ticks: str) -> int:
-        """A span of code that begins at `start`, or before the text if its ticks are not there."""
-        inside = start + len(ticks) if self._text.startswith(ticks, start) else start
+    def _code(self, start: int, inside: int, ticks: str) -> int:
+        """Code whose ticks begin at `start`, or stood before the text, and which is `inside` from there on."""
         if ticks not in self._unclosed:
             if found := re.compile(rf"(?<!`){ticks}(?!`)").search(self._text, inside):
                 self.spans.append(Span(start, found.end(), ticks=ticks))
                 return found.end()
             self._unclosed.add(ticks)
-        if inside == start or self._grows:
+        if inside == start or (self._grows and len(ticks) <= _MOST_TICKS):
             self.spans.append(Span(start, len(self._text), ticks=ticks, is_closed=False))
             self._open.append(ticks)
             return len(self._text)

@@ -41,6 +41,19 @@ class Piece:
         return self.plan.priority in LAST_WORDS or self.position < len(self.plan.chunks) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A message that stands.
+
+    Attributes:
+        is_new: whether it says what was to be posted. Otherwise it was posted before, when the answer to that was
+            lost, and may say less.
+    """
+
+    id: str
+    is_new: bool = True
+
+
 class MessageSurface(ABC):
     """A `Surface` of a platform on which a message, once posted, can be edited and deleted.
 
@@ -117,15 +130,17 @@ class MessageSurface(ABC):
         for position in range(len(plan.chunks)):
             piece = Piece(position, plan)
             current = known[position] if position < len(known) else None
-            edited = await self._change(current, piece) if current else Edited.GONE
-            if edited is Edited.DROPPED:
-                return False
-            if edited is Edited.GONE:
-                current = await self._create(piece, previous)
-                if current is None:
+            while current is None or (edited := await self._change(current, piece)) is Edited.GONE:
+                posted = await self._create(piece, previous)
+                if posted is None:
                     self._lacking = self._posts
                     return False
+                current = posted.id
+                if posted.is_new:
+                    self._shown[current] = piece.chunk.text
                 await record(position, current)
+            if edited is Edited.DROPPED:
+                return False
             previous = current
         for message_id in known[len(plan.chunks) :]:
             await self._delete(message_id)
@@ -141,21 +156,13 @@ class MessageSurface(ABC):
             self._shown[message_id] = text
         return edited
 
-    async def _create(self, piece: Piece, previous: str | None) -> str | None:
-        """Begin the message of a piece, behind the `previous` one; its id, or none if a tick could not go."""
-        text = piece.chunk.text
-        message_id = await self._post(piece.position, text, piece.plan.priority, previous)
-        if message_id is not None:
-            self._shown[message_id] = text
-        return message_id
+    async def _create(self, piece: Piece, previous: str | None) -> Posted | None:
+        """Begin the message of a piece, behind the `previous` one; none if a tick could not go."""
+        return await self._post(piece.position, piece.chunk.text, piece.plan.priority, previous)
 
     @abstractmethod
-    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
-        """Post the message for this position of the reply, behind the `previous` one.
-
-        Returns:
-            The new message's id; none if a tick could not go.
-        """
+    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> Posted | None:
+        """Post the message for this position of the reply, behind the `previous` one; none if a tick could not go."""
 
     @abstractmethod
     async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited: ...

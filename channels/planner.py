@@ -10,8 +10,9 @@ class Planner:
     """The chunks of one reply.
 
     The spans of the chunks partition the text. A chunk that has another one behind it stays as it is while text is
-    fed; `replace` begins anew. What a cut goes through (code, a table, emphasis) is closed before it and opened again
-    behind it. Where the cuts fall is a matter of the text alone, and not of the pieces in which it came.
+    fed, or when it is replaced by a longer one that begins with it. What a cut goes through (code, a table, emphasis)
+    is closed before it and opened again behind it. Where the cuts fall is a matter of the text alone, and not of the
+    pieces in which it came.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -32,9 +33,11 @@ class Planner:
         self._fed.append(delta)
 
     def replace(self, text: str) -> None:
-        if text != self.text:
+        before = self.text
+        if not text.startswith(before):
+            before = ""
             self._begin()
-            self.feed(text)
+        self.feed(text[len(before) :])
 
     def plan(self, priority: Priority) -> Plan:
         """The messages that should stand now; none as long as there is nothing to read.

@@ -115,13 +115,15 @@ class Reply:
                 self._changed.clear()
                 is_last, since, self._since = self._final is not None, self._since, None
                 plan = self._plan(self._priority(is_first))
-                shown = await self._surface.show(plan, tuple(self._known), self._record)
+                try:
+                    shown = await self._surface.show(plan, tuple(self._known), self._record)
+                finally:
+                    if is_first:
+                        await self._surface.begun()
+                        is_first = False
                 if shown and len(self._known) > len(plan.chunks):
                     del self._known[len(plan.chunks) :]
                     await self._keep(self._known)
-                if is_first:
-                    await self._surface.begun()
-                    is_first = False
                 if is_last and shown and not self._changed.is_set():
                     return
                 if not shown:

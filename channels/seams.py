@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from channels.graphemes import boundaries, is_boundary
 from channels.inline import Scan
@@ -10,7 +11,7 @@ from channels.markdown import Kind, begins_block
 from channels.writing import Line
 
 # How good a seam is, the best first.
-_PARAGRAPH, _LINE, _CODE, _WORD = range(4)
+_PARAGRAPH, _LINE, _CODE = range(3)
 
 _TABLE = {Kind.TABLE_HEAD, Kind.DELIMITER, Kind.ROW}
 
@@ -30,29 +31,36 @@ def seam(lines: Sequence[Line], text: str, marks: Sequence[str]) -> int:
     first = len(text) - len(text.lstrip())
     middle = first + (len(text) - first) // 2
     atoms = _atoms(lines, marks)
-    seams = sorted((rank, -at) for rank, at in _seams(lines, text) if first < at < len(text))
-    fit = (-at for _, at in seams if -at >= middle and is_boundary(text, -at) and not _is_within(-at, atoms))
-    if (best := next(fit, None)) is not None:
-        return best
+
+    between_lines = [(rank, -at) for rank, at in _between_lines(lines) if middle <= at < len(text)]
+    between_words = _between_words(lines, text, middle)  # looked for only if there is nothing better
+    for at in chain((-at for _, at in sorted(between_lines)), between_words):
+        if is_boundary(text, at) and not _is_within(at, atoms):
+            return at
     ends = [at for at in boundaries(text, first, len(text)) if at > first and not text[at].isspace()]
     whole = [at for at in ends if not _is_within(at, atoms)]
     if fair := [at for at in whole if at >= middle and not _LOOKS_LIKE_BLOCK.match(text, at)]:
         return fair[-1]
-    early = {-at for _, at in seams}.intersection(whole) or whole
-    return max(early) if early else ends[-1] if ends else max(1, len(text) - 1)
+    early = {*(at for _, at in _between_lines(lines)), *_between_words(lines, text, first)}.intersection(whole)
+    return max(early or whole or ends or [max(1, len(text) - 1)])
 
 
-def _seams(lines: Sequence[Line], text: str) -> Iterator[tuple[int, int]]:
+def _between_lines(lines: Sequence[Line]) -> Iterator[tuple[int, int]]:
     """Ranks and places."""
     for index, line in enumerate(lines):
-        if index and line.text.strip():
-            rank = _rank(lines, index)
-            if rank is not None:
-                yield rank, line.start
-        if line.kind in (Kind.TEXT, Kind.HEADING, Kind.CODE):
-            for found in _WORDS.finditer(text, line.start + 1, line.start + len(line.text)):
+        rank = _rank(lines, index) if index and line.text.strip() else None
+        if rank is not None:
+            yield rank, line.start
+
+
+def _between_words(lines: Sequence[Line], text: str, least: int) -> Iterator[int]:
+    """Places, the last one first."""
+    for line in reversed(lines):
+        stop = line.start + len(line.text)
+        if stop > least and line.kind in (Kind.TEXT, Kind.HEADING, Kind.CODE):
+            for found in reversed([*_WORDS.finditer(text, max(line.start + 1, least), stop)]):
                 if line.kind is Kind.CODE or not _LOOKS_LIKE_BLOCK.match(text, found.start()):
-                    yield _WORD, found.start()
+                    yield found.start()
 
 
 def _rank(lines: Sequence[Line], index: int) -> int | None:
@@ -64,13 +72,12 @@ def _rank(lines: Sequence[Line], index: int) -> int | None:
     before = lines[blanks - 1] if blanks else None
     if line.kind in (Kind.DELIMITER, Kind.FENCE_END) or before is None:
         return None
-    if before.kind in (Kind.DELIMITER, Kind.FENCE):  # a table without a row, or code without a line
+    if before.kind in (Kind.DELIMITER, Kind.FENCE, Kind.HEADING):  # which would stand there with nothing behind it
         return None
     if line.kind in (Kind.CODE, Kind.ROW):
         return _CODE
-    if before.kind is Kind.HEADING:
-        return _WORD
-    return _PARAGRAPH if blanks < index else _LINE
+    announces = before.text.rstrip().endswith(":")
+    return _PARAGRAPH if blanks < index and not announces else _LINE
 
 
 def _atoms(lines: Sequence[Line], marks: Sequence[str]) -> list[tuple[int, int]]:

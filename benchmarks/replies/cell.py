@@ -26,6 +26,7 @@ class Cell:
     """Figures: times in the platform's seconds, save for those of the loop, which are real ones.
 
     Attributes:
+        refused: how many calls a limit refused, by their names.
         wrong: how many replies' final texts are missing, cut, doubled or beside other words.
         age, age_floor: means.
         end_median, end_p99: from the model's last word to the final text; none if too many never had it.
@@ -41,7 +42,7 @@ class Cell:
     ending: str
     speed: float
     calls: int
-    refused: int
+    refused: dict[str, int]
     wrong: int
     age: float
     age_floor: float
@@ -71,15 +72,15 @@ class Cell:
 async def measure(contender: Contender, load: Load) -> Cell:
     async with STAGES[contender.platform](load) as stage, contender.on(stage) as answering:
         model = Model(load)
-        questions = [await stage.ask(speech.number) for speech in model.speeches]
+        questions: dict[int, Question] = {}
         failures: Counter[str] = Counter()
         begun_calls = len(stage.calls())
         async with Loop() as loop:
             began = monotonic()
             speaking = asyncio.create_task(model.run(), name="model")
             answers = [
-                asyncio.create_task(_answer(answering, question, speech, model, failures))
-                for question, speech in zip(questions, model.speeches, strict=True)
+                asyncio.create_task(_answer(stage, answering, speech, model, questions, failures))
+                for speech in model.speeches
             ]
             await speaking
             _, late = await asyncio.wait(answers, timeout=PATIENCE / load.speed)
@@ -93,14 +94,20 @@ async def measure(contender: Contender, load: Load) -> Cell:
 
 
 async def _answer(
-    answering: Answering, question: Question, speech: Speech, model: Model, failures: Counter[str]
+    stage: Stage,
+    answering: Answering,
+    speech: Speech,
+    model: Model,
+    questions: dict[int, Question],
+    failures: Counter[str],
 ) -> None:
     await asyncio.sleep(model.asked_at(speech))
+    question = questions[speech.number] = await stage.ask(speech.number)
     try:
         await answering.answer(question, speech)
     except Exception as error:  # a reply that fails is a figure
         failures[type(error).__name__] += 1
-        log.info("reply %s failed: %s", question.number, error)
+        log.info("reply %s failed: %s", speech.number, error)
 
 
 def _cell(
@@ -108,14 +115,14 @@ def _cell(
     load: Load,
     stage: Stage,
     model: Model,
-    questions: list[Question],
+    questions: dict[int, Question],
     failures: Counter[str],
     loop: Loop,
     begun_calls: int,
     seconds: float,
 ) -> Cell:
     speed, rules = load.speed, RULES[contender.platform]
-    shown = watch(questions, model.speeches, stage.versions())
+    shown = watch([questions[one.number] for one in model.speeches], model.speeches, stage.versions())
     waits = [one.wait * speed for one in shown if one.wait is not None]
     never = float("inf")
     all_waits = waits + [never] * (load.replies - len(waits))
@@ -129,7 +136,7 @@ def _cell(
         ending=load.ending,
         speed=speed,
         calls=len(calls),
-        refused=sum(refused for _, _, refused in calls),
+        refused=dict(Counter(name for name, _, refused in calls if refused)),
         wrong=sum(one.final is None for one in shown),
         age=statistics.mean(one.age for one in shown) * speed,
         age_floor=best_age(load, rules),

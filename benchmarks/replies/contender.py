@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from benchmarks.replies.load import Speech
+from benchmarks.replies.load import Load, Speech
 from benchmarks.replies.stage import Question
 
 
@@ -50,8 +50,10 @@ class Contender:
 
     Attributes:
         on: gets it ready on a stage of that platform.
+        fits: whether it can be measured under a load.
     """
 
     name: str
     platform: str
     on: Callable[[Any], AbstractAsyncContextManager[Answering]]
+    fits: Callable[[Load], bool] = lambda load: True

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from benchmarks.replies import parley
+from benchmarks.replies import nanobot, parley, slack_runner
 from benchmarks.replies.contender import Answering, Contender, Writer, Writing
 from benchmarks.replies.desks import DiscordDesk, SlackDesk, discord_client, slack_client
 from benchmarks.replies.policies import ChatGptInSlack, ChatSdk, Llmcord, OpenClaw, Policy, Turnstile
@@ -66,8 +66,10 @@ CONTENDERS = (
     Contender("Chat SDK's policy", "slack", chat_sdk_on_slack),
     Contender("ChatGPT-in-Slack's policy", "slack", chat_gpt_in_slack),
     Contender("OpenClaw's policy", "slack", openclaw_on_slack),
+    Contender(slack_runner.NAME, "slack", slack_runner.on_slack),
     Contender(parley.NAME, "discord", parley.on_discord),
     Contender("Chat SDK's policy", "discord", chat_sdk_on_discord),
     Contender("llmcord's policy", "discord", llmcord),
     Contender("OpenClaw's policy", "discord", openclaw_on_discord),
+    Contender(nanobot.NAME, "discord", nanobot.on_discord, nanobot.fits),
 )

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.replies.load import THOUGHT, TOKENS, TOKENS_A_SECOND, Load, token
+from benchmarks.replies.load import TOKENS, TOKENS_A_SECOND, Load, token
 from benchmarks.replies.stage import ONE_WAY
 from sandbox.discord import limits as discord
 from sandbox.discord.contents import TEXT
@@ -114,7 +114,7 @@ def best_ends(load: Load, rules: Rules) -> list[float]:
     posts = [[Lane(rules.posts), *in_all] for _ in range(load.channels)]
     waits = []
     for number in range(load.replies):
-        ended, channel = number * load.step + THOUGHT + SPAN, load.channel(number)
+        ended, channel = number * load.step + SPAN, load.channel(number)
         ways = [posts[channel], edits[channel]] if messages(rules) > 1 else [edits[channel]]
         earliest = [max(lane.earliest(ended) for lane in way) for way in ways]
         at = min(earliest)

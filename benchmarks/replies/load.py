@@ -14,14 +14,19 @@ TOKENS_A_SECOND = 40
 SECONDS = 30.0
 TOKENS = int(SECONDS * TOKENS_A_SECOND)
 
-#: Seconds from a question to the model's first word.
-THOUGHT = 1.0
+#: Seconds within which people ask what is asked at once, and from then on to the model's first word.
+ASKED, THOUGHT = 1.0, 1.0
 
 #: So many words are a paragraph.
 _PARAGRAPH = 90
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _WORD = re.compile(r"(?<![0-9A-Za-z])[0-5][0-9a-z]{3}(?![0-9A-Za-z])")
+
+
+def _scattered(number: int) -> float:
+    """A place between 0 and 1 for each number, evenly and without an order that one would see."""
+    return number * 0.618034 % 1
 
 
 class Ending(StrEnum):
@@ -50,11 +55,13 @@ class Load:
 
 
 def token(reply: int, position: int) -> str:
-    """A word of four letters that no other place of any reply has, and the space behind it."""
+    """A word of four letters that no other place of any reply has, and what separates it from the next one."""
     number, word = reply * TOKENS + position, ""
     for _ in range(4):
         number, digit = divmod(number, 36)
         word = _DIGITS[digit] + word
+    if position == TOKENS - 1:
+        return word
     return word + ("\n\n" if position % _PARAGRAPH == _PARAGRAPH - 1 else " ")
 
 
@@ -85,7 +92,7 @@ class Speech:
 
     @property
     def text(self) -> str:
-        return "".join(self.tokens).strip()
+        return "".join(self.tokens)
 
     def listen(self, hear: Callable[[str], None]) -> None:
         """Have `hear` told each word: at once those that were said already."""
@@ -117,14 +124,15 @@ class Model:
 
     def asked_at(self, speech: Speech) -> float:
         """Seconds (real) from the beginning to its question."""
-        return speech.number * self._load.step / self._load.speed
+        return (speech.number * self._load.step + _scattered(speech.number) * ASKED) / self._load.speed
 
     async def run(self) -> None:
         """Speak to the end."""
         began = monotonic()
         for speech in self.speeches:
-            apart = speech.number * 0.618 % 1 * self._pace  # no two of them speak at the same instant
-            speech.begins = began + self.asked_at(speech) + THOUGHT / self._load.speed + apart
+            first = speech.number * self._load.step + ASKED + THOUGHT
+            apart = _scattered(speech.number) * self._pace  # no two of them speak at the same instant
+            speech.begins = began + first / self._load.speed + apart
         silent = list(self.speeches)
         while silent:
             now = monotonic()

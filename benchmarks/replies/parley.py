@@ -22,7 +22,7 @@ async def keep(ids: Sequence[str]) -> None:
     """The ids are not stored here: the bench is about what is shown."""
 
 
-async def _no_sign(address: Mapping[str, Any]) -> None:
+async def no_sign(address: Mapping[str, Any]) -> None:
     """No message waits for its turn here."""
 
 
@@ -30,7 +30,7 @@ class _OnSlack(Writing):
     def __init__(self, stage: SlackStage, api: SlackApi) -> None:
         self._team = stage.sandbox.team_id
         self._api = api
-        self._receipts = Receipts(_no_sign, _no_sign)
+        self._receipts = Receipts(no_sign, no_sign)
 
     def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
         address = {
@@ -46,7 +46,7 @@ class _OnSlack(Writing):
 class _OnDiscord(Writing):
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
-        self._receipts = Receipts(_no_sign, _no_sign)
+        self._receipts = Receipts(no_sign, no_sign)
 
     def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
         address = {"channel": question.place, "message": question.message}
@@ -58,7 +58,7 @@ class _OnDiscord(Writing):
 async def on_slack(stage: SlackStage) -> AsyncIterator[Writing]:
     sandbox = stage.sandbox
     web = client(SlackSettings(sandbox.bot_token, sandbox.app_token, sandbox.api_url))
-    yield _OnSlack(stage, SlackApi(web, **_pace(stage.speed)))
+    yield _OnSlack(stage, SlackApi(web, speed=stage.speed))
 
 
 @asynccontextmanager
@@ -66,10 +66,6 @@ async def on_discord(stage: DiscordStage) -> AsyncIterator[Writing]:
     bot = make_client(DiscordSettings(bot_token=stage.sandbox.bot_token, api_url=stage.sandbox.api_url))
     await bot.login(stage.sandbox.bot_token)
     try:
-        yield _OnDiscord(DiscordApi(bot, **_pace(stage.speed)))
+        yield _OnDiscord(DiscordApi(bot, speed=stage.speed))
     finally:
         await bot.close()
-
-
-def _pace(speed: float) -> dict[str, Any]:
-    return {} if speed == 1 else {"speed": speed}

@@ -12,9 +12,10 @@ HEAD = (
     "wrong",
     "age",
     "of floor",
-    "to final, median",
+    "to final, mean",
+    "of floor",
+    "median",
     "p99",
-    "mean of floor",
     "finals at",
     "loop late / busiest",
 )
@@ -39,9 +40,10 @@ def table(cells: Iterable[Cell]) -> str:
             "",
             f"{one.age_floor:.2f} s",
             "",
+            f"{one.end_mean_floor:.2f} s",
+            "",
             f"{one.end_median_floor:.2f} s",
             f"{one.end_p99_floor:.2f} s",
-            f"{one.end_mean_floor:.2f} s",
             "",
             "",
         )
@@ -62,17 +64,18 @@ def _order(cell: Cell) -> tuple[str, int, int, str]:
 
 def _row(cell: Cell) -> Sequence[str]:
     mark = " (CPU)" if cell.is_saturated else ""
-    end_ratio = "-" if cell.end_mean is None or cell.wrong else f"x {cell.end_mean / cell.end_mean_floor:.2f}"
+    mean = None if cell.wrong else cell.end_mean  # of those that came: the others would make it shorter
     return (
         cell.contender + mark,
         f"{cell.calls:,}",
-        f"{cell.refused:,}",
+        f"{sum(cell.refused.values()):,}",
         f"{cell.wrong}",
         f"{cell.age:.2f} s",
         f"x {cell.age / cell.age_floor:.2f}",
+        "-" if mean is None else f"{mean:.2f} s",
+        "-" if mean is None else f"x {mean / cell.end_mean_floor:.2f}",
         _seconds(cell.end_median),
         _seconds(cell.end_p99),
-        end_ratio,
         "-" if cell.drain is None else f"{cell.drain:.0%}",
         f"{cell.late * 1000:.0f} / {cell.busiest * 1000:.0f} ms",
     )

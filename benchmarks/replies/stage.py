@@ -1,15 +1,21 @@
-"""Where the replies are shown: a sandbox with channels in it, a real client beside it, and what people see."""
+"""Where the replies are shown: a sandbox with channels in it, and what people see there.
 
+It runs in a thread of its own, so that what the event loop of the contenders is busy with is theirs alone.
+"""
+
+import asyncio
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from benchmarks.replies.load import Load
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
+
+T = TypeVar("T")
 
 #: Seconds that a call takes to the platform, and its answer back.
 ONE_WAY = 0.05
@@ -55,15 +61,31 @@ class Stage(ABC):
     def __init__(self, load: Load) -> None:
         self.load = load
         self.speed = load.speed
-        self._stack = AsyncExitStack()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="sandbox")
 
-    @abstractmethod
-    async def __aenter__(self) -> Self: ...
+    async def __aenter__(self) -> Self:
+        self._thread.start()
+        await self.do(self._open())
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stack.aclose()
+        await self.do(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have something done in the sandbox's thread."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    @abstractmethod
+    async def _open(self) -> None: ...
+
+    @abstractmethod
+    async def _close(self) -> None: ...
 
     @abstractmethod
     async def ask(self, number: int) -> Question:
@@ -81,17 +103,19 @@ class Stage(ABC):
 class SlackStage(Stage):
     name = "slack"
 
-    async def __aenter__(self) -> Self:
+    async def _open(self) -> None:
         self.sandbox = SlackSandbox(speed=self.speed)
-        await self._stack.enter_async_context(self.sandbox)
+        await self.sandbox.__aenter__()
         self.sandbox.faults.slow(ONE_WAY / self.speed)
         self.places = [self.sandbox.add_channel(f"channel-{number}") for number in range(self.load.channels)]
-        return self
+
+    async def _close(self) -> None:
+        await self.sandbox.__aexit__(None, None, None)
 
     async def ask(self, number: int) -> Question:
         channel = self.load.channel(number)
         text = f"<@{self.sandbox.bot_user_id}> question {number}"
-        message = await self.sandbox.say("ada", self.places[channel], text)
+        message = await self.do(self.sandbox.say("ada", self.places[channel], text))
         return Question(number, channel, self.places[channel].id, message.ts)
 
     def calls(self) -> Sequence[tuple[str, float, bool]]:
@@ -117,17 +141,19 @@ class SlackStage(Stage):
 class DiscordStage(Stage):
     name = "discord"
 
-    async def __aenter__(self) -> Self:
+    async def _open(self) -> None:
         self.sandbox = DiscordSandbox(speed=self.speed)
-        await self._stack.enter_async_context(self.sandbox)
+        await self.sandbox.__aenter__()
         self.sandbox.faults.slow(ONE_WAY / self.speed)
         self.places = [self.sandbox.add_channel(f"channel-{number}") for number in range(self.load.channels)]
-        return self
+
+    async def _close(self) -> None:
+        await self.sandbox.__aexit__(None, None, None)
 
     async def ask(self, number: int) -> Question:
         channel = self.load.channel(number)
         text = f"<@{self.sandbox.bot_id}> question {number}"
-        message = await self.sandbox.say("ada", self.places[channel], text)
+        message = await self.do(self.sandbox.say("ada", self.places[channel], text))
         return Question(number, channel, self.places[channel].id, message.id)
 
     def calls(self) -> Sequence[tuple[str, float, bool]]:

@@ -44,7 +44,7 @@ _LOOK = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class Said:
     """A message that stands."""
 
     id: int
@@ -78,8 +78,8 @@ class DiscordApi:
         name: str,
         priority: Priority,
         is_admitted: bool,
-        found: Callable[[], Awaitable[Posted | None]],
-    ) -> Posted | None:
+        found: Callable[[], Awaitable[Said | None]],
+    ) -> Said | None:
         """Post in reply to a message, or beside it if that is gone, without a preview of links.
 
         Args:
@@ -93,11 +93,11 @@ class DiscordApi:
         nonce = hashlib.blake2s(name.encode(), digest_size=12).hexdigest()  # Discord: 25 characters at the most
         reference = discord.MessageReference(message_id=reply_to, channel_id=channel, fail_if_not_exists=False)
 
-        async def send() -> Posted:
+        async def send() -> Said:
             message = await self._client.get_partial_messageable(channel).send(
                 text, reference=reference, nonce=nonce, allowed_mentions=NO_MENTIONS, suppress_embeds=True
             )
-            return Posted(message.id, message.content)
+            return Said(message.id, message.content)
 
         return await self._call(
             "post", send, self.posts(channel), priority=priority, is_admitted=is_admitted, found=found
@@ -149,16 +149,16 @@ class DiscordApi:
 
         return await self._call("channel", send, self._caller.budget(("channel", channel), MESSAGES))
 
-    async def own_replies(self, channel: int, question: int) -> list[Posted]:
+    async def own_replies(self, channel: int, question: int) -> list[Said]:
         """The bot's own messages that answer `question`: its first reply, the reply to that, and so on."""
 
-        async def send() -> list[Posted]:
-            chain, last, me = list[Posted](), question, self._client.user
+        async def send() -> list[Said]:
+            chain, last, me = list[Said](), question, self._client.user
             place = self._client.get_partial_messageable(channel)
             async for message in place.history(after=discord.Object(question), limit=_LOOK, oldest_first=True):
                 reference = message.reference
                 if message.author == me and reference is not None and reference.message_id == last:
-                    chain.append(Posted(message.id, message.content))
+                    chain.append(Said(message.id, message.content))
                     last = message.id
             return chain
 

@@ -63,7 +63,7 @@ class DiscordChannel:
         except TimeoutError as error:
             raise SettingsError(
                 f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
-                "can this machine reach wss:// addresses?"
+                "the log says why"
             ) from error
 
     async def stop(self) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 from channels.calls import RefusedError
 from channels.channel import Limits, Priority
-from channels.discord.api import ARCHIVED, GONE, DiscordApi, Posted
+from channels.discord.api import ARCHIVED, GONE, DiscordApi, Said
 from channels.discord.text import inert
-from channels.messages import Edited, MessageSurface
+from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget
 from channels.receipts import Receipts
 
@@ -48,14 +48,14 @@ class DiscordSurface(MessageSurface):
     def _edits(self) -> Budget:
         return self._api.edits(self._channel)
 
-    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
+    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> Posted | None:
         reply_to = int(previous) if previous else self._question
 
-        async def found() -> Posted | None:
+        async def found() -> Said | None:
             own = await self._api.own_replies(self._channel, reply_to)
             return own[0] if own else None
 
-        posted = await self._api.post(
+        said = await self._api.post(
             self._channel,
             inert(text),
             reply_to=reply_to,
@@ -64,14 +64,10 @@ class DiscordSurface(MessageSurface):
             is_admitted=self.is_admitted(self._posts),
             found=found,
         )
-        if posted is None:
+        if said is None:
             return None
         self._posted += 1
-        message_id = str(posted.id)
-        is_ours = posted.text.strip() == inert(text).strip()  # else a tick has posted it, and never heard that it had
-        if not is_ours and await self._edit(message_id, text, Priority.PROGRESS) is Edited.GONE:
-            return await self._post(position, text, priority, previous)
-        return message_id
+        return Posted(str(said.id), is_new=said.text.strip() == inert(text).strip())
 
     async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited:
         try:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from channels.calls import PassingError, RefusedError
 from channels.channel import LAST_WORDS, Priority
-from channels.messages import Edited, Piece
+from channels.messages import Edited, Piece, Posted
 from channels.pacer import Budget, Window
 from channels.receipts import Receipts
 from channels.slack.api import SlackApi
@@ -202,16 +202,17 @@ class StreamSurface(SlackSurface):
             self._kept.close()
             self._kept.enter_context(self._edits.live())
 
-    async def _create(self, piece: Piece, previous: str | None) -> str | None:
-        if self._is_native and not piece.is_done and self._stops.can_spare(0) and await self._start(piece):
-            assert self._stream is not None
-            return self._stream.ts
+    async def _create(self, piece: Piece, previous: str | None) -> Posted | None:
+        if self._is_native and not piece.is_done and self._stops.can_spare(0):
+            self._stream = await self._start(piece)
+            if self._stream is not None:
+                return Posted(self._stream.ts, is_new=False)
         return await super()._create(piece, previous)
 
-    async def _start(self, piece: Piece) -> bool:
-        """Begin a stream; false if there is none."""
+    async def _start(self, piece: Piece) -> Stream | None:
+        """Begin a stream, if there may be one."""
         if not (self.is_admitted(self._starts) or self._starts.try_admit(Priority.PROGRESS)):
-            return False
+            return None
         text = _settled(piece)
         card, chunks = Card().turned(piece.plan.status, piece.plan.waited, is_silent=not text)
         chunks += _said(text)
@@ -239,12 +240,9 @@ class StreamSurface(SlackSurface):
             ts = "" if failure.retry_after is not None else str((await self._own()).get(piece.position, ""))
         if not ts:
             self._go_by_edits()
-            return False
+            return None
         self._streamed[ts] = piece.position
-        self._stream = Stream(
-            ts, piece.position, _now() + self._streams.lifetime, text=text, card=card, size=_size(chunks)
-        )
-        return True
+        return Stream(ts, piece.position, _now() + self._streams.lifetime, text=text, card=card, size=_size(chunks))
 
     async def _change(self, message_id: str, piece: Piece) -> Edited:
         stream = self._stream

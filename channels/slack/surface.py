@@ -7,7 +7,7 @@ from typing import Any
 
 from channels.calls import RefusedError
 from channels.channel import Limits, Priority
-from channels.messages import Edited, MessageSurface
+from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget, Window
 from channels.receipts import Receipts
 from channels.slack.api import Answer, SlackApi
@@ -125,15 +125,14 @@ class SlackSurface(MessageSurface):
         except RefusedError as refusal:  # Slack has ended it already; if that is not so, the edit will tell
             log.info("%s", refusal)
 
-    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
-        async def found() -> Answer | None:
-            return (await self._messages()).get(position) if self._turn_id else None
+    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> Posted | None:
+        stood: Answer | None = None
 
-        is_admitted = self.is_admitted(self._posts)
-        if priority is Priority.TICK:  # it may wait for its place, but a post is never left half done
-            if not (is_admitted or self._posts.try_admit(priority)):
-                return None
-            priority, is_admitted = Priority.PROGRESS, True
+        async def found() -> Answer | None:
+            nonlocal stood
+            stood = (await self._messages()).get(position) if self._turn_id else None
+            return stood
+
         answer = await self._api.call(
             "chat.postMessage",
             {
@@ -146,10 +145,10 @@ class SlackSurface(MessageSurface):
             },
             self._posts,
             priority=priority,
-            is_admitted=is_admitted,
+            is_admitted=self.is_admitted(self._posts),
             found=found,
         )
-        return None if answer is None else str(answer["ts"])
+        return None if answer is None else Posted(str(answer["ts"]), is_new=answer is not stood)
 
     def _mark(self, position: int) -> dict[str, Any]:
         """What a message of this reply is found again by."""

@@ -4,38 +4,30 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.discord import DiscordSandbox
 from sandbox.models import Say, ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Program
+from tests.acceptance.platforms import Discord, Slack
 
 
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
         (
-            {"SLACK_BOT_TOKEN": "xoxb-1"},
-            ["SLACK_APP_TOKEN is missing beside SLACK_BOT_TOKEN", "https://api.slack.com/apps"],
+            {"SLACK_BOT_TOKEN": "xapp-1", "TURN_SECONDS": "soon"},
+            ["SLACK_BOT_TOKEN: it must begin with xoxb-", "TURN_SECONDS:"],
         ),
-        ({"SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN"]),
-        ({"SLACK_BOT_TOKEN": "xapp-1", "SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN: it must begin with xoxb-"]),
-        ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}, ["GOOGLE_API_KEY is not set", "aistudio"]),
         (
             {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "MODEL": "martian/m1"},
             ["MODEL=martian/m1", "gemini-NAME", "openai/NAME", "anthropic/NAME", "local/NAME"],
         ),
-        (
-            {"SLACK_API_URL": "http://[::1", "OPENAI_BASE_URL": "nowhere", "GOOGLE_BASE_URL": "http://h:port"},
-            [
-                f"{name}: it must be an http:// or https:// URL"
-                for name in ("SLACK_API_URL", "OPENAI_BASE_URL", "GOOGLE_BASE_URL")
-            ],
-        ),
-        ({"DATABASE_URL": "postgresql://u:hidden@h:port/db"}, ["DATABASE_URL: it is not a URL"]),
+        ({"DISCORD_BOT_TOKEN": "a.b.c"}, ["GOOGLE_API_KEY is not set", "aistudio"]),
         ({"DATA_DIR": "/dev/null/data"}, ["DATA_DIR=/dev/null/data: it cannot be written to"]),
-        ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
-        ({"AGENT_NAME": "two words", "TURN_SECONDS": "soon"}, ["AGENT_NAME:", "TURN_SECONDS:"]),
-        ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno's disk does not outlive a restart", "heroku addons:create"]),
-        ({"DYNO": "worker.1", "ALLOW_EPHEMERAL_DATABASE": "1"}, ["SLACK_BOT_TOKEN and SLACK_APP_TOKEN are not set"]),
+        (
+            {"DYNO": "worker.1", "ALLOW_EPHEMERAL_DATABASE": "1"},
+            ["No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set", "README.md"],
+        ),
     ],
 )
 async def test_a_start_that_cannot_go_on_names_the_settings_and_nothing_else(
@@ -46,17 +38,6 @@ async def test_a_start_that_cannot_go_on_names_the_settings_and_nothing_else(
     assert "Traceback" not in said
     for words in named:
         assert words in said
-
-
-async def test_settings_may_come_with_spaces_and_line_ends(tmp_path: Path) -> None:
-    settings = {"SLACK_BOT_TOKEN": " xoxb-1\n", "SLACK_APP_TOKEN": "xapp-1 ", "MODEL": " martian/m1 "}
-    code, said = await Program(tmp_path, settings).finish("run")
-    assert (code, said.splitlines()[-1].partition(":")[0]) == (2, "MODEL=martian/m1")
-
-
-async def test_a_file_of_settings_that_is_no_text_is_named(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_bytes(b"MODEL=\xff\xfe")
-    assert await Program(tmp_path, {}).finish("run") == (2, ".env: it is not UTF-8 text: save it as UTF-8\n")
 
 
 @pytest.mark.parametrize("command", ["check", "migrate", "run"])
@@ -125,28 +106,32 @@ async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_last_words(tmp_
     assert "Traceback" not in said
 
 
-async def test_check_says_of_each_setting_that_it_works(tmp_path: Path, slack: SlackSandbox) -> None:
+async def test_check_says_of_each_setting_that_it_works(
+    tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
+) -> None:
     async with ScriptedOpenAI(["ok"]) as model:
         settings = {
-            "SLACK_API_URL": slack.api_url,
-            "SLACK_BOT_TOKEN": slack.bot_token,
-            "SLACK_APP_TOKEN": slack.app_token,
+            **Slack(slack).settings,
+            **Discord(discord).settings,
             "MODEL": "openai/m",
             "OPENAI_BASE_URL": model.base_url,
         }
         code, said = await Program(tmp_path, settings).finish("check")
     assert code == 0, said
-    assert [line[:4] for line in said.splitlines()] == ["ok  "] * 5
+    told = [line.partition(":")[0] for line in said.splitlines()]
+    assert told[:-1] == ["ok   Slack", "ok   Discord", "ok   database", "ok   model", "ok   tools"]
+    assert told[-1] in ("ok   tokens", "note tokens")
 
 
 async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_model(
-    tmp_path: Path, slack: SlackSandbox
+    tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
     async with ScriptedOpenAI(models=["gpt-real"]) as model:
         settings = {
-            "SLACK_API_URL": slack.api_url,
+            **Slack(slack).settings,
+            **Discord(discord).settings,
             "SLACK_BOT_TOKEN": "xoxb-wrong",
-            "SLACK_APP_TOKEN": slack.app_token,
+            "DISCORD_BOT_TOKEN": "not.the.one",
             "DATABASE_URL": "postgres://parley:hidden-password@127.0.0.1:1/parley",
             "MODEL": "openai/gpt-invented",
             "OPENAI_BASE_URL": model.base_url,
@@ -154,9 +139,54 @@ async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_
         code, said = await Program(tmp_path, settings).finish("check")
     assert code == 1
     assert "FAIL SLACK_BOT_TOKEN: Slack says invalid_auth." in said
+    assert "FAIL DISCORD_BOT_TOKEN: Discord does not take it." in said
+    assert "https://discord.com/developers/applications" in said
     assert "FAIL DATABASE_URL: postgresql+asyncpg://parley:***@127.0.0.1:1/parley" in said
     assert "gpt-invented" in next(line for line in said.splitlines() if line.startswith("FAIL MODEL"))
     assert "hidden-password" not in said
+    assert "Traceback" not in said
+
+
+async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
+    tmp_path: Path, discord: DiscordSandbox
+) -> None:
+    discord.privileged_intents.discard("message_content")
+    settings = {**Discord(discord).settings, "DISCORD_GUILDS": f"{discord.guild_id}, 42"}
+    code, said = await Program(tmp_path, settings).finish("check")
+    assert code == 1
+    assert "note Discord: the message content intent is off" in said
+    (fault,) = [line for line in said.splitlines() if line.startswith("FAIL DISCORD")]
+    assert "DISCORD_GUILDS: the bot is not in the server 42. Invite it: https://discord.com/oauth2/authorize?" in fault
+
+
+async def test_with_the_tokens_of_one_platform_it_runs_on_that_one(tmp_path: Path, discord: DiscordSandbox) -> None:
+    async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
+        platform = Discord(discord)
+        settings = {**platform.settings, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url}
+        program = Program(tmp_path, settings)
+        await program.start()
+        try:
+            await platform.wait_for(lambda: discord.connected, timeout=30)
+            talk = platform.direct("ada")
+            await talk.say("hello")
+            await platform.wait_for(lambda: [shown.text for shown in talk.replies()] == ["Heard: hello"], timeout=20)
+            assert await program.end() == 0
+        finally:
+            await program.aclose()
+    assert "slack" not in program.log.lower()
+
+
+async def test_what_is_wrong_with_either_platform_is_told_at_once(
+    tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
+) -> None:
+    wrong = {"SLACK_BOT_TOKEN": "xoxb-wrong", "DISCORD_BOT_TOKEN": "not.the.one"}
+    async with ScriptedOpenAI() as model:
+        places = {**Slack(slack).settings, **Discord(discord).settings, **wrong}
+        settings = {**places, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url}
+        code, said = await Program(tmp_path, settings).finish("run")
+    assert code == 2
+    assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in said
+    assert "DISCORD_BOT_TOKEN: Discord does not take it." in said
     assert "Traceback" not in said
 
 

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.channel import Chunk, Plan, Priority
-from channels.messages import Edited, MessageSurface
+from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget, Window
 
 PLENTY = Budget(Window(calls=1000, seconds=1.0))
@@ -33,12 +33,12 @@ class Board(MessageSurface):
         self.budget -= 1
         return priority is not Priority.TICK or self.budget >= 0
 
-    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> str | None:
+    async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> Posted | None:
         if not self._may(priority):
             return None
         new = f"m{self.calls}"
         self.messages[new], self.previous[new] = text, previous
-        return new
+        return Posted(new)
 
     async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited:
         if not self._may(priority):

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -120,6 +120,8 @@ def test_nothing_that_can_be_read_is_left_out(text: str, of: Limits) -> None:
 
 
 @given(texts, limits, priorities)
+@example("````0```" + "i" * 450 + "\r0", SMALL, Priority.FINAL)
+@example("```\r0", SMALL, Priority.FINAL)
 def test_no_chunk_leaves_a_fence_open(text: str, of: Limits, priority: Priority) -> None:
     text = re.sub(
         r"(?m)^[ \t]+|^[ \t]*(?:[>+*-]|\d+[.)])+[ \t]*", "", text
@@ -294,7 +296,7 @@ def test_where_nothing_can_be_read_yet_a_placeholder_stands(text: str) -> None:
 
 
 def test_the_last_word_is_shown_as_it_is() -> None:
-    text = "An *open [end <@U1 | and `more"
+    text = "An *open [end <@U1 | []() and `more"
     assert shown(text) == [text]
     assert shown(text, priority=Priority.ERROR) == [text]
     assert shown("```py\nx") == ["```py\nx\n```"]
@@ -329,6 +331,11 @@ def test_paragraphs_are_cut_before_lines_and_lines_before_words() -> None:
 def test_a_heading_stays_with_what_it_heads() -> None:
     text = "word " * 50 + "\n\n# Heading\n\n" + "more " * 50
     assert shown(text)[1].startswith("# Heading\n\nmore")
+
+
+def test_a_list_stays_with_the_line_that_announces_it() -> None:
+    text = "a" * 250 + "\n\n" + "b" * 50 + "\n\nThe items:\n\n" + "- item\n" * 50
+    assert shown(text)[1].startswith("The items:\n\n- item")
 
 
 def test_a_list_that_is_cut_goes_on_at_the_margin() -> None:

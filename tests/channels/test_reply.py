@@ -249,6 +249,14 @@ async def test_an_error_of_the_surface_comes_out_of_the_close(board: Board) -> N
     assert len(board.plans) == 1
 
 
+async def test_a_reply_that_cannot_be_shown_takes_back_the_sign_that_it_waits(board: Board) -> None:
+    board.error = SurfaceError("gone")
+    async with on(board) as reply:
+        with pytest.raises(SurfaceError):
+            await reply.close("all")
+    assert board.log == ["begun"]
+
+
 async def test_an_error_of_the_surface_that_nobody_hears_of_is_no_noise(board: Board) -> None:
     unheard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))

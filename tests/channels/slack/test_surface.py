@@ -260,3 +260,11 @@ async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(
     await on.surface.begun()
     await on.receipts.settle(1)
     assert not on.question.reactions
+
+
+async def test_a_post_of_a_tick_whose_answer_was_lost_is_taken_up_and_says_the_newest_text(on: Shown) -> None:
+    await on.show("one", priority=Priority.PROGRESS)
+    on.slack.faults.lose_reply("chat.postMessage")
+    await on.show("one", "tw", priority=Priority.TICK)
+    assert await on.show("one", "two")
+    assert on.texts == ["one", "two"]

@@ -2,7 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.slack.text import inert, plain, to_words, users_named, without_mention
+from channels.channel import Limits, Priority
+from channels.planner import Planner
+from channels.slack.text import SlackMarkdown, inert, plain, size, to_words, users_named, without_mention
 from sandbox.slack.markup import Content, pings, shown
 
 NAMES = {"U1": "ada", "W2": "grace"}
@@ -96,3 +98,40 @@ def test_the_mention_that_calls_the_bot_is_not_part_of_what_is_said(said: str, r
 
 def test_the_people_whom_a_text_names_are_found() -> None:
     assert users_named("<@U1> <@W2|x> <!here> <#C1> <@u3> <@U1>") == {"U1", "W2"}
+
+
+def written(text: str) -> str:
+    planner = Planner(Limits(chunk_size=3_500, measure=size, dialect=SlackMarkdown()))
+    planner.feed(text)
+    (chunk,) = planner.plan(Priority.FINAL).chunks
+    return chunk.text
+
+
+@pytest.mark.parametrize("token", ["<!channel>", "<@U1>", "<#C1|x>", "<!subteam^S1>", "<https://evil.example|bank>"])
+def test_a_token_is_inert_in_code_as_well(token: str) -> None:
+    safe = f"&lt;{token[1:]}"
+    for text in (
+        "{}",
+        "`{}`",
+        "```\n{}\n```",
+        "# {}",
+        "| a |\n|---|\n| {} |",
+        "```{}\nx\n```",
+    ):
+        assert written(text.format(token)) == text.format(safe)
+
+
+@pytest.mark.parametrize(
+    ("model", "slack"),
+    [
+        ("[bank.example](https://evil.example)", "bank.example (https://evil.example)"),
+        ("[page](<https://x.y|bank.example>)", "page (https://x.y|bank.example)"),
+        ("[page](https://x.y)", "[page](https://x.y)"),
+        ("[page <@U1>](https://x.y)", "[page &lt;@U1>](https://x.y)"),
+        ("<https://x.y/?a=b&c=d>", "https://x.y/?a=b&c=d"),
+        ("[bank.example][1]\n\n[1]: https://evil.example", "[bank.example][1]\n\n\\[1]: https://evil.example"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b |\n|---|---|\n| 1 | 2 |"),
+    ],
+)
+def test_a_link_is_seen_where_it_leads_and_markdown_stays(model: str, slack: str) -> None:
+    assert written(model) == slack

@@ -1,0 +1,54 @@
+"""What a delta costs in the reply path: the reply, its planner, the pacer and the surface, without any network."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from itertools import count
+from typing import Any
+
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
+
+from benchmarks.replies.load import TOKENS, Ending, Load, Model
+from benchmarks.replies.parley import keep, no_sign
+from channels.receipts import Receipts
+from channels.reply import Reply
+from channels.slack.api import SlackApi
+from channels.slack.surface import SlackSurface
+
+REPLIES, CHANNELS = 50, 10
+
+
+class _Silent(AsyncWebClient):
+    """A client whose every call succeeds at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ids = count(1)
+
+    async def api_call(self, api_method: str, **arguments: Any) -> AsyncSlackResponse:
+        data = {"ok": True, "ts": f"1.{next(self._ids)}"}
+        return AsyncSlackResponse(
+            client=self, http_verb="POST", api_url="", req_args={}, data=data, headers={}, status_code=200
+        )
+
+
+async def delta_cost(speed: float) -> float:
+    """Seconds of CPU that a delta costs beyond what it costs the model to say it, on 50 replies at once."""
+    return (await _cpu(speed, is_heard=True) - await _cpu(speed, is_heard=False)) / (REPLIES * TOKENS)
+
+
+async def _cpu(speed: float, *, is_heard: bool) -> float:
+    """Seconds of CPU from the first word to the last."""
+    load = Load(REPLIES, CHANNELS, Ending.TOGETHER, speed)
+    model, api, receipts = Model(load), SlackApi(_Silent(), speed=speed), Receipts(no_sign, no_sign)
+    async with AsyncExitStack() as replies:
+        for speech in model.speeches if is_heard else ():
+            address = {"team": "T", "channel": load.channel(speech.number), "thread_ts": "1", "ts": "1"}
+            reply = Reply(SlackSurface(api, receipts, address, str(speech.number)), keep=keep)
+            await replies.enter_async_context(reply)
+            speech.listen(reply.feed)
+        await asyncio.sleep(0.5)
+        begun = time.process_time()
+        await model.run()
+        return time.process_time() - begun

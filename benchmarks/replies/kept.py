@@ -1,0 +1,33 @@
+"""The cells that were measured, each in a file of its own: what was measured once need not be measured again."""
+
+import json
+from pathlib import Path
+
+from benchmarks.replies.cell import Cell
+from benchmarks.replies.contender import Contender
+from benchmarks.replies.load import Load
+
+FOLDER = Path(".parley/bench-replies")
+
+
+def find(contender: Contender, load: Load) -> Cell | None:
+    file = _file(contender, load)
+    return _read(file) if file.exists() else None
+
+
+def keep(contender: Contender, load: Load, cell: Cell) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    _file(contender, load).write_text(json.dumps(cell.as_json(), indent=1))
+
+
+def everything() -> list[Cell]:
+    return [_read(file) for file in sorted(FOLDER.glob("*.json"))]
+
+
+def _file(contender: Contender, load: Load) -> Path:
+    name = f"{contender.platform} {contender.name} {load.replies} {load.channels} {load.ending} {load.speed:g}"
+    return FOLDER / f"{name.replace(' ', '-')}.json"
+
+
+def _read(file: Path) -> Cell:
+    return Cell(**json.loads(file.read_text()))

@@ -1,0 +1,155 @@
+"""nanobot's Discord channel: the real one, in an environment and a process of its own, with a model in this one.
+
+It comes by `uv run --with`, at the version below, and takes the sandbox for Discord and the bench for its model's
+API. Its pauses are of the wall clock, so it is measured at speed 1 alone.
+"""
+
+import asyncio
+import json
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from aiohttp import web
+
+from benchmarks.replies.contender import Answering
+from benchmarks.replies.load import Load, Speech
+from benchmarks.replies.stage import DiscordStage, Question
+
+NAME = "nanobot-ai 0.3.5"
+_PACKAGES = ("nanobot-ai==0.3.5", "discord.py==2.7.1")
+
+#: Seconds that it has to start, its installation at the first time included.
+_START = 300.0
+
+#: Seconds without a call, after the last word, from which on nothing more is expected of it.
+_QUIET = 20.0
+
+#: discord.py has no setting for where Discord is.
+_PROGRAM = """
+import os, runpy, sys
+import discord, yarl
+discord.http.Route.BASE = sys.argv[1]
+discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(sys.argv[2])
+os.environ["HOME"] = sys.argv[3]
+sys.argv = ["nanobot", *sys.argv[4:]]
+runpy.run_module("nanobot", run_name="__main__")
+"""
+
+
+class Model:
+    """An OpenAI-compatible API that streams the speech of the question's number, word by word."""
+
+    def __init__(self) -> None:
+        self._speeches: dict[int, Speech] = {}
+        self._asked = asyncio.Condition()
+        app = web.Application(client_max_size=16 * 2**20)
+        app.router.add_post("/v1/chat/completions", self._complete)
+        self._runner = web.AppRunner(app, shutdown_timeout=1)
+        self.url = ""
+
+    async def start(self) -> None:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+
+    async def speak(self, speech: Speech) -> None:
+        async with self._asked:
+            self._speeches[speech.number] = speech
+            self._asked.notify_all()
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        said = json.dumps([message for message in body["messages"] if message["role"] == "user"])
+        number = int(re.findall(r"question (\d+)", said)[-1])
+        async with self._asked:
+            await self._asked.wait_for(lambda: number in self._speeches)
+        words = asyncio.Queue[str]()
+        speech = self._speeches[number]
+        speech.listen(words.put_nowait)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for _ in speech.tokens:
+            await response.write(_event({"content": await words.get()}, None))
+        await response.write(_event({}, "stop"))
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+
+class _Answers(Answering):
+    def __init__(self, stage: DiscordStage, model: Model) -> None:
+        self._stage = stage
+        self._model = model
+
+    async def answer(self, question: Question, speech: Speech) -> None:
+        await self._model.speak(speech)
+        await speech.ended.wait()
+        before = -1
+        while before != (before := await self._calls_after_a_while()):
+            pass
+
+    async def _calls_after_a_while(self) -> int:
+        await asyncio.sleep(_QUIET)
+        return len(self._stage.calls())
+
+
+@asynccontextmanager
+async def on_discord(stage: DiscordStage) -> AsyncIterator[Answering]:
+    uv = shutil.which("uv") or ".uv/bin/uv"
+    model, sandbox = Model(), stage.sandbox
+    await model.start()
+    with TemporaryDirectory() as home:
+        config = Path(home) / "config.json"
+        config.write_text(json.dumps(_config(home, model.url, sandbox.bot_token)))
+        packages = [word for package in _PACKAGES for word in ("--with", package)]
+        command = [uv, "run", "--no-project", "--python", "3.11", *packages, "python", "-c", _PROGRAM]
+        with (Path(home) / "log").open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                sandbox.api_url,
+                sandbox.gateway_url,
+                home,
+                "gateway",
+                "--config",
+                str(config),
+                stdout=log,
+                stderr=log,
+            )
+            try:
+                await stage.do(
+                    sandbox.wait_for(lambda: sandbox.commands, timeout=_START)
+                )  # the last that it does at its start
+                yield _Answers(stage, model)
+            finally:
+                process.terminate()
+                await process.wait()
+                await model.stop()
+                if os.environ.get("BENCH_LOG"):
+                    print((Path(home) / "log").read_text())
+
+
+def fits(load: Load) -> bool:
+    """A channel is one session, and what is asked while it answers goes into the answer that is being made."""
+    return load.speed == 1 and load.replies <= load.channels
+
+
+def _config(home: str, model: str, token: str) -> dict[str, Any]:
+    return {
+        "agents": {"defaults": {"workspace": f"{home}/workspace", "model": "scripted", "provider": "custom"}},
+        "providers": {"custom": {"apiKey": "none", "apiBase": model}},
+        "channels": {"discord": {"enabled": True, "token": token, "allowFrom": ["*"]}, "websocket": {"enabled": False}},
+    }
+
+
+def _event(delta: dict[str, str], finish: str | None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    chunk = {"id": "bench", "object": "chat.completion.chunk", "created": 0, "model": "scripted", "choices": [choice]}
+    return f"data: {json.dumps(chunk)}\n\n".encode()

@@ -1,0 +1,111 @@
+"""The plot: for each platform, how old the text is and how late its end comes, by the number of replies at once."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from benchmarks.replies.cell import Cell
+
+_WIDTH, _HEIGHT = 430, 300
+_LEFT, _TOP, _BOTTOM, _RIGHT = 62, 44, 40, 16
+_COLOURS = ("#0b6bcb", "#c4320a", "#0f7b4f", "#8a4fbe", "#a16207", "#b0276e")
+#: Of the legend: the height of a line, and how many names stand in it.
+_LINE, _COLUMNS = 24, 3
+_FLOOR = "the floor"
+_GREY = "#555"
+
+Line = Mapping[int, float | None]
+
+
+def plot(cells: Iterable[Cell], ending: str) -> str:
+    """An SVG of the cells that end so."""
+    chosen = [cell for cell in cells if cell.ending == ending or cell.replies == 1]
+    panels, top = [], 0
+    for platform in sorted({cell.platform for cell in chosen}, reverse=True):
+        here = [cell for cell in chosen if cell.platform == platform]
+        names = list(dict.fromkeys(cell.contender for cell in here))
+        ages = {name: {cell.replies: cell.age for cell in here if cell.contender == name} for name in names}
+        ends = {name: {cell.replies: _end(cell) for cell in here if cell.contender == name} for name in names}
+        ages[_FLOOR] = {cell.replies: cell.age_floor for cell in here}
+        ends[_FLOOR] = {cell.replies: cell.end_mean_floor for cell in here}
+        panels += _panel(0, top, f"{platform.title()}: mean age of the shown text", ages)
+        panels += _panel(_WIDTH, top, f"{platform.title()}: last word to final text, mean", ends)
+        panels += _legend(top + _HEIGHT, names)
+        top += _HEIGHT + _LINE * math.ceil((len(names) + 1) / _COLUMNS) + _LINE
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * _WIDTH} {top}" '
+            'font-family="system-ui, sans-serif" font-size="12">',
+            f'<rect width="{2 * _WIDTH}" height="{top}" fill="white"/>',
+            *panels,
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _end(cell: Cell) -> float | None:
+    """None for a contender that loses replies: the others' mean would flatter it."""
+    return None if cell.wrong else cell.end_mean
+
+
+def _panel(left: float, top: float, title: str, lines: Mapping[str, Line]) -> list[str]:
+    values = [value for line in lines.values() for value in line.values() if value]
+    loads = sorted({replies for line in lines.values() for replies in line})
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+
+    def x(replies: int) -> float:
+        return left + _LEFT + (_WIDTH - _LEFT - _RIGHT) * (loads.index(replies) + 0.5) / len(loads)
+
+    def y(seconds: float) -> float:
+        share = (math.log10(seconds) - low) / max(1, high - low)
+        return top + _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * share
+
+    drawn = [_text(left + _LEFT, top + 24, title, size=14, weight="bold")]
+    for power in range(low, high + 1):
+        at = y(10**power)
+        drawn.append(f'<path d="M{left + _LEFT} {at:.1f}H{left + _WIDTH - _RIGHT}" stroke="#ddd"/>')
+        drawn.append(_text(left + _LEFT - 8, at + 4, f"{10.0**power:g} s", anchor="end"))
+    drawn += [
+        _text(x(one), top + _HEIGHT - _BOTTOM + 18, f"{one} {'reply' if one == 1 else 'replies'}", anchor="middle")
+        for one in loads
+    ]
+    for number, (name, line) in enumerate(lines.items()):
+        drawn += _line([(x(one), y(value)) for one in loads if (value := line.get(one))], _colour(name, number), name)
+    return drawn
+
+
+def _line(points: Sequence[tuple[float, float]], colour: str, name: str) -> list[str]:
+    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    if not path:
+        return []
+    dashes = ' stroke-dasharray="5 4"' if name == _FLOOR else ""
+    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in points if name != _FLOOR]
+    return [f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>', *dots]
+
+
+def _legend(top: float, names: Sequence[str]) -> list[str]:
+    drawn = []
+    for number, name in enumerate([*names, _FLOOR]):
+        left, at = _LEFT + number % _COLUMNS * 270, top + _LINE * (number // _COLUMNS)
+        drawn += _line([(left, at), (left + 24, at)], _colour(name, number), name)
+        drawn.append(_text(left + 34, at + 4, name))
+    return drawn
+
+
+def _colour(name: str, number: int) -> str:
+    return _GREY if name == _FLOOR else _COLOURS[number % len(_COLOURS)]
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str = "start",
+    size: int = 12,
+    weight: str = "normal",
+    colour: str = "#222",
+) -> str:
+    style = f'text-anchor="{anchor}" font-size="{size}" font-weight="{weight}" fill="{colour}"'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(text)}</text>'

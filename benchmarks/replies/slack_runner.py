@@ -1,0 +1,103 @@
+"""google-adk's own `SlackRunner`, with Bolt on the sandbox's Socket Mode: the real one, as it is installed."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from google.adk.agents import Agent
+from google.adk.integrations.slack import SlackRunner
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.runners import Runner
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
+from google.genai import types
+from pydantic import PrivateAttr
+from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+from slack_bolt.async_app import AsyncApp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from benchmarks.replies.contender import Answering
+from benchmarks.replies.load import Speech
+from benchmarks.replies.stage import Question, SlackStage
+from core.runtime import warm_up
+
+NAME = "google-adk's SlackRunner"
+
+
+class Scripted(BaseLlm):
+    """A model that answers a question with the speech of its number, when that has ended."""
+
+    _speeches: dict[int, Speech] = PrivateAttr(default_factory=dict)
+    _asked: asyncio.Condition = PrivateAttr(default_factory=asyncio.Condition)
+
+    async def speak(self, speech: Speech) -> None:
+        async with self._asked:
+            self._speeches[speech.number] = speech
+            self._asked.notify_all()
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        number = _number(str(llm_request.contents[-1]))
+        async with self._asked:
+            await self._asked.wait_for(lambda: number in self._speeches)
+        speech = self._speeches[number]
+        await speech.ended.wait()
+        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=speech.text)]))
+
+
+class Told(SlackRunner):
+    """Tells when it is through with a question."""
+
+    def __init__(self, runner: Runner, slack_app: AsyncApp) -> None:
+        super().__init__(runner, slack_app)
+        self._through: dict[int, asyncio.Event] = {}
+
+    def through(self, number: int) -> asyncio.Event:
+        return self._through.setdefault(number, asyncio.Event())
+
+    async def _handle_message(self, event: dict[str, Any], say: Any) -> None:
+        try:
+            await super()._handle_message(event, say)
+        finally:
+            self.through(_number(event.get("text", ""))).set()
+
+
+class _Runs(Answering):
+    def __init__(self, told: Told, model: Scripted) -> None:
+        self._told = told
+        self._model = model
+
+    async def answer(self, question: Question, speech: Speech) -> None:
+        await self._model.speak(speech)
+        await self._told.through(question.number).wait()
+
+
+@asynccontextmanager
+async def on_slack(stage: SlackStage) -> AsyncIterator[Answering]:
+    await warm_up()
+    sandbox = stage.sandbox
+    model = Scripted(model="scripted")
+    runner = Runner(
+        app_name="bench",
+        agent=Agent(name="bench", model=model),
+        session_service=InMemorySessionService(),
+        auto_create_session=True,
+    )
+    web = AsyncWebClient(sandbox.bot_token, base_url=sandbox.api_url)
+    app = AsyncApp(client=web)
+    told = Told(runner, app)
+    handler = AsyncSocketModeHandler(app, sandbox.app_token)
+    await handler.connect_async()
+    await stage.do(sandbox.wait_connected())
+    try:
+        yield _Runs(told, model)
+    finally:
+        await handler.close_async()
+
+
+def _number(text: str) -> int:
+    return int(re.findall(r"question (\d+)", text)[-1])

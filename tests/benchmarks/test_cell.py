@@ -1,0 +1,37 @@
+import pytest
+
+from benchmarks.replies import nanobot, slack_runner
+from benchmarks.replies.cell import measure
+from benchmarks.replies.contender import Contender
+from benchmarks.replies.contenders import CONTENDERS
+from benchmarks.replies.load import Ending, Load
+from benchmarks.replies.parley import NAME
+
+#: Fast enough for a test; what the figures are is then a matter of this machine.
+QUICK = 40.0
+
+#: What they lose even by themselves: the end of a text that is too long for one message.
+CUT = {("Chat SDK's policy", "discord"), (slack_runner.NAME, "slack")}
+
+
+@pytest.mark.parametrize(
+    "contender",
+    [one for one in CONTENDERS if one.name != nanobot.NAME],
+    ids=lambda one: f"{one.name} on {one.platform}",
+)
+async def test_one_reply_alone_is_shown_whole_by_all_that_do_not_cut_it(contender: Contender) -> None:
+    cell = await measure(contender, Load(1, 1, Ending.TOGETHER, QUICK))
+    assert cell.failures == {}
+    assert cell.wrong == ((contender.name, contender.platform) in CUT)
+    assert cell.age >= cell.age_floor
+    if not cell.wrong:
+        assert cell.end_mean is not None
+        assert cell.end_mean >= 0.99 * cell.end_mean_floor
+
+
+@pytest.mark.parametrize("platform", ["slack", "discord"])
+async def test_no_reply_of_some_that_end_in_turn_is_lost_by_parley(platform: str) -> None:
+    (parley,) = (one for one in CONTENDERS if (one.name, one.platform) == (NAME, platform))
+    cell = await measure(parley, Load(4, 2, Ending.IN_TURN, QUICK))
+    assert (cell.wrong, cell.failures) == (0, {})
+    assert cell.age >= cell.age_floor

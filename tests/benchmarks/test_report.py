@@ -1,0 +1,53 @@
+from dataclasses import replace
+from xml.etree import ElementTree
+
+from benchmarks.replies.cell import Cell
+from benchmarks.replies.plot import plot
+from benchmarks.replies.report import line, table
+
+CELL = Cell(
+    platform="slack",
+    contender="Parley",
+    replies=10,
+    channels=5,
+    ending="together",
+    speed=4.0,
+    calls=63,
+    refused={"chat.update": 2, "chat.postMessage": 1},
+    wrong=0,
+    age=4.0,
+    age_floor=2.0,
+    end_mean=0.1,
+    end_median=0.09,
+    end_p99=0.2,
+    end_mean_floor=0.05,
+    end_median_floor=0.05,
+    end_p99_floor=0.05,
+    drain=0.93,
+    cpu=0.4,
+    late=0.004,
+    busiest=0.03,
+    word_late=0.001,
+    seconds=33.0,
+    failures={},
+)
+LOSER = replace(CELL, contender="Another's policy", wrong=3, end_median=None, end_p99=None, cpu=0.97)
+
+
+def test_the_table_has_a_block_for_each_load_with_a_line_for_each_contender_and_the_floor() -> None:
+    said = table([LOSER, CELL, replace(CELL, replies=1, channels=1)])
+    assert said.count("**Slack, 10 replies in 5 channels, ending together**") == 1
+    assert said.count("**Slack, 1 reply in 1 channel, ending together**") == 1
+    assert said.count("| *floor* |") == 2
+    assert "| Parley | 63 | 3 | 0 | 4.00 s | x 2.00 | 0.10 s | x 2.00 | 0.09 s | 0.20 s | 93% | 4 / 30 ms |" in said
+
+
+def test_who_loses_replies_has_no_end_and_whom_the_machine_held_up_is_marked() -> None:
+    assert "Another's policy (CPU)" in line(LOSER)
+    assert "never" in line(LOSER)
+
+
+def test_the_plot_is_an_svg_with_every_name_in_it() -> None:
+    drawn = plot([CELL, LOSER, replace(CELL, platform="discord")], "together")
+    ElementTree.fromstring(drawn)
+    assert all(name in drawn for name in ("Slack", "Discord", "Parley", "Another&#x27;s policy", "the floor"))

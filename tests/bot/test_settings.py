@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import pytest
+
+from bot import settings as configuration
+from bot.settings import Settings
+from core.errors import SettingsError
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # away from any .env
+    for name in [*Settings.model_fields, "dyno"]:
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
+    for name, value in settings.items():
+        patch.setenv(name, value)
+    with pytest.raises(SettingsError) as error:
+        configuration.load()
+    return list(error.value.faults)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (
+            {"SLACK_BOT_TOKEN": "xoxb-1"},
+            ["SLACK_APP_TOKEN is missing beside SLACK_BOT_TOKEN", "https://api.slack.com/apps"],
+        ),
+        ({"SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN"]),
+        ({"SLACK_BOT_TOKEN": "xapp-1", "SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN: it must begin with xoxb-"]),
+        (
+            {"SLACK_API_URL": "http://[::1", "DISCORD_API_URL": "nowhere", "GOOGLE_BASE_URL": "http://h:port"},
+            [
+                f"{name}: it must be an http:// or https:// URL"
+                for name in ("SLACK_API_URL", "DISCORD_API_URL", "GOOGLE_BASE_URL")
+            ],
+        ),
+        (
+            {"DISCORD_BOT_TOKEN": "no-token"},
+            ["DISCORD_BOT_TOKEN: it must have two dots in it", "https://discord.com/developers/applications"],
+        ),
+        ({"DISCORD_GUILDS": "My Server"}, ["DISCORD_GUILDS: it must be ids of servers", "Copy Server ID"]),
+        ({"DATABASE_URL": "postgresql://u:hidden@h:port/db"}, ["DATABASE_URL: it is not a URL"]),
+        ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
+        ({"AGENT_NAME": "two words", "TURN_SECONDS": "soon"}, ["AGENT_NAME:", "TURN_SECONDS:"]),
+        ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno's disk does not outlive a restart", "heroku addons:create"]),
+    ],
+)
+def test_each_fault_is_one_line_that_names_the_setting_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], named: list[str]
+) -> None:
+    lines = faults(monkeypatch, settings)
+    for words in named:
+        assert any(words in line for line in lines)
+    assert not any("hidden" in line or "\n" in line for line in lines)
+
+
+def test_a_file_of_settings_that_is_no_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(".env").write_bytes(b"MODEL=\xff\xfe")
+    assert faults(monkeypatch, {}) == [".env: it is not UTF-8 text: save it as UTF-8"]
+
+
+def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    pasted = {
+        "SLACK_BOT_TOKEN": " xoxb-1\n",
+        "SLACK_APP_TOKEN": "xapp-1 ",
+        "DISCORD_BOT_TOKEN": " a.b.c\n",
+        "DISCORD_API_URL": "https://discord.example/api/v10/ ",
+        "DISCORD_GUILDS": " 1, 2 ,",
+        "MODEL": " openai/m ",
+    }
+    for name, value in pasted.items():
+        monkeypatch.setenv(name, value)
+    settings = configuration.load()
+    assert settings.slack is not None
+    assert settings.discord is not None
+    assert (settings.slack.bot_token, settings.slack.app_token) == ("xoxb-1", "xapp-1")
+    assert (settings.discord.bot_token, settings.discord.guilds) == ("a.b.c", frozenset({1, 2}))
+    assert settings.discord.api_url == "https://discord.example/api/v10"
+    assert settings.model == "openai/m"
+
+
+def test_a_platform_without_its_tokens_is_none() -> None:
+    settings = configuration.load()
+    assert (settings.slack, settings.discord) == (None, None)
