@@ -3,7 +3,7 @@
 UV := $(shell command -v uv || echo .uv/bin/uv)
 WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 
-.PHONY: run test lint format bench-deltas bench-replies bench-sessions check warm clean
+.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -25,6 +25,9 @@ bench-sessions: .venv/ready $(WARM)
 
 bench-deltas: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.deltas $(STREAMS)
+
+bench-planner: .venv/ready
+	@.venv/bin/python -m benchmarks.planner
 
 # BENCH_SPEED, BENCH_REPLIES, BENCH_CHANNELS, BENCH_PLATFORM ... narrow it: see docs/benchmarks.md.
 bench-replies: .venv/ready

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
-from channels.dialect import MARKDOWN, Dialect
+from channels.markdown.dialect import MARKDOWN, Dialect
 from core.inbound import Inbound
 
 
@@ -21,6 +21,9 @@ class Priority(IntEnum):
 
 #: What is shown with these is complete.
 LAST_WORDS = frozenset({Priority.FINAL, Priority.ERROR})
+
+#: Room in each message for a line under the text that says what is going on, in whatever unit.
+STATUS_RESERVE = 102
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ _TICKS_SHARE = 6
 
 #: A refusal shows that the platform allows less than it says: by so much less is asked of it from then on, and by so
 #: much more with each window in which it refuses nothing.
-_LESS, _MORE, _LEAST = 0.7, 1.1, 0.25
+_LESS, _MORE, _LEAST = 0.85, 1.25, 0.25
 
 #: Seconds before a window's end from which on a call that was kept back for a final is not needed any more: one that
 #: comes now finds the next window open soon enough. Also what the network may delay.

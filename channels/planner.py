@@ -1,8 +1,8 @@
 """Plans a reply: cuts its text, as it grows, into the messages that a platform accepts."""
 
 from channels.channel import LAST_WORDS, Chunk, Limits, Plan, Priority
-from channels.markdown import Place
-from channels.page import Page
+from channels.markdown.blocks import Place
+from channels.markdown.page import Page
 from channels.words import PLACEHOLDER
 
 

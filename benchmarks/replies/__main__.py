@@ -25,7 +25,8 @@ from benchmarks.replies.report import line, table
 CHANNELS = {1: 1, 10: 5, 50: 10, 200: 20}
 
 
-def loads(speed: float) -> Iterator[Load]:
+def loads() -> Iterator[Load]:
+    speed = float(os.environ.get("BENCH_SPEED") or 4)
     wanted, spread = os.environ.get("BENCH_REPLIES"), os.environ.get("BENCH_CHANNELS")
     for replies in [int(number) for number in wanted.split()] if wanted else CHANNELS:
         channels = int(spread) if spread else CHANNELS.get(replies, max(1, replies // 10))
@@ -51,12 +52,11 @@ def cell_of(contender: Contender, load: Load) -> Cell:
 
 
 def main() -> None:
-    speed = float(os.environ.get("BENCH_SPEED") or 4)
-    for load in loads(speed):
+    for load in loads():
         for contender in contenders(load):
             print(line(cell_of(contender, load)), flush=True)
     if os.environ.get("BENCH_CONTENDER", "").lower() in parley.NAME.lower():
-        print(f"\nA delta costs Parley {asyncio.run(delta_cost(speed)) * 1e6:.0f} µs in the reply path.")
+        print(f"\nA delta costs Parley {asyncio.run(delta_cost()) * 1e6:.0f} µs in the reply path.")
     cells = kept.everything()
     print(f"\n{table(cells)}")
     spread = [cell for cell in cells if cell.channels == CHANNELS.get(cell.replies)]

@@ -16,7 +16,7 @@ from channels.reply import Reply
 from channels.slack.api import SlackApi
 from channels.slack.surface import SlackSurface
 
-REPLIES, CHANNELS = 50, 10
+REPLIES, CHANNELS, SPEED = 50, 10, 4.0
 
 
 class _Silent(AsyncWebClient):
@@ -33,15 +33,15 @@ class _Silent(AsyncWebClient):
         )
 
 
-async def delta_cost(speed: float) -> float:
+async def delta_cost() -> float:
     """Seconds of CPU that a delta costs beyond what it costs the model to say it, on 50 replies at once."""
-    return (await _cpu(speed, is_heard=True) - await _cpu(speed, is_heard=False)) / (REPLIES * TOKENS)
+    return (await _cpu(is_heard=True) - await _cpu(is_heard=False)) / (REPLIES * TOKENS)
 
 
-async def _cpu(speed: float, *, is_heard: bool) -> float:
+async def _cpu(*, is_heard: bool) -> float:
     """Seconds of CPU from the first word to the last."""
-    load = Load(REPLIES, CHANNELS, Ending.TOGETHER, speed)
-    model, api, receipts = Model(load), SlackApi(_Silent(), speed=speed), Receipts(no_sign, no_sign)
+    load = Load(REPLIES, CHANNELS, Ending.TOGETHER, SPEED)
+    model, api, receipts = Model(load), SlackApi(_Silent(), speed=SPEED), Receipts(no_sign, no_sign)
     async with AsyncExitStack() as replies:
         for speech in model.speeches if is_heard else ():
             address = {"team": "T", "channel": load.channel(speech.number), "thread_ts": "1", "ts": "1"}

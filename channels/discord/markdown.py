@@ -6,9 +6,9 @@ quotations, code between backticks and links to the web; no tables, images, rule
 
 import re
 
-from channels.dialect import Dialect
 from channels.discord.text import inert
-from channels.links import Link, openly
+from channels.markdown.dialect import Dialect
+from channels.markdown.links import Link, openly
 
 _ZERO_WIDTH_SPACE = "\u200b"
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+\-.#]+")

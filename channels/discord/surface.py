@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from channels.calls import RefusedError
-from channels.channel import Limits, Priority
+from channels.channel import STATUS_RESERVE, Limits, Priority
 from channels.discord.api import ARCHIVED, GONE, DiscordApi, Said
-from channels.discord.text import inert
+from channels.discord.markdown import DiscordMarkdown, size
 from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget
 from channels.receipts import Receipts
 
 #: Discord takes 2000, and does not say of what: characters or UTF-16 units.
-LIMITS = Limits(chunk_size=1_900, measure=lambda text: len(inert(text).encode("utf-16-le")) // 2)
+LIMITS = Limits(chunk_size=1_900, measure=size, reserve=STATUS_RESERVE, dialect=DiscordMarkdown())
 
 #: Discord: Unknown Message, and Unknown Channel with all that was in it.
 _DELETED = {"10008", "10003"}
@@ -57,7 +57,7 @@ class DiscordSurface(MessageSurface):
 
         said = await self._api.post(
             self._channel,
-            inert(text),
+            text,
             reply_to=reply_to,
             name=f"{self._turn_id} {position} {self._posted}",  # the same position is posted again if it was deleted
             priority=priority,
@@ -67,7 +67,7 @@ class DiscordSurface(MessageSurface):
         if said is None:
             return None
         self._posted += 1
-        return Posted(str(said.id), is_new=said.text.strip() == inert(text).strip())
+        return Posted(str(said.id), is_new=said.text.strip() == text.strip())
 
     async def _edit(self, message_id: str, text: str, priority: Priority) -> Edited:
         try:
@@ -81,7 +81,7 @@ class DiscordSurface(MessageSurface):
     async def _try_edit(self, message: int, text: str, priority: Priority) -> Edited:
         try:
             shown = await self._api.edit(
-                self._channel, message, inert(text), priority=priority, is_admitted=self.is_admitted(self._edits)
+                self._channel, message, text, priority=priority, is_admitted=self.is_admitted(self._edits)
             )
         except RefusedError as refusal:
             if refusal.code not in GONE:

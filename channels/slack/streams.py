@@ -248,7 +248,7 @@ class StreamSurface(SlackSurface):
         stream = self._stream
         if stream is None or stream.ts != message_id:
             return await super()._change(message_id, piece)
-        goes_on = inert(piece.chunk.text).startswith(stream.text)
+        goes_on = piece.chunk.text.startswith(stream.text)
         if goes_on and not piece.is_done:
             grown = await self._grow(stream, piece)
             if grown is not None:
@@ -289,7 +289,7 @@ class StreamSurface(SlackSurface):
     async def _finish(self, stream: Stream, piece: Piece) -> bool:
         """Stop a stream with the rest of its text; whether that is known to have succeeded."""
         priority = piece.plan.priority if piece.plan.priority in LAST_WORDS else Priority.PROGRESS
-        rest = [*stream.card.ended(), *_said(inert(piece.chunk.text)[len(stream.text) :])]
+        rest = [*stream.card.ended(), *_said(piece.chunk.text[len(stream.text) :])]
         if not stream.holds(rest):
             return False
         if not self.is_admitted(self._stops):
@@ -321,7 +321,7 @@ class StreamSurface(SlackSurface):
 
 def _settled(piece: Piece) -> str:
     """What of a piece may be appended. The start of one of Slack's tokens waits for what comes of it."""
-    return inert(piece.chunk.text[: piece.chunk.settled].rstrip("<"))
+    return piece.chunk.text[: piece.chunk.settled].rstrip("<")
 
 
 def _said(text: str) -> list[dict[str, Any]]:

@@ -6,18 +6,18 @@ from itertools import count
 from typing import Any
 
 from channels.calls import RefusedError
-from channels.channel import Limits, Priority
+from channels.channel import STATUS_RESERVE, Limits, Priority
 from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget, Window
 from channels.receipts import Receipts
 from channels.slack.api import Answer, SlackApi
-from channels.slack.text import inert, plain
+from channels.slack.text import SlackMarkdown, plain, size
 
 log = logging.getLogger(__name__)
 
 #: One size for every way that Slack has of showing text: `chat.update` fails above about 4,000 characters,
 #: and its limits on blocks and streams are larger.
-LIMITS = Limits(chunk_size=3_500, measure=lambda text: len(inert(text).encode()))
+LIMITS = Limits(chunk_size=3_500, measure=size, reserve=STATUS_RESERVE, dialect=SlackMarkdown())
 
 #: Slack: one message a second in a channel, with short bursts. A shorter window would allow two bursts on end, and
 #: without the quarter of a second on top what the network delays would come too often.
@@ -204,8 +204,8 @@ class SlackSurface(MessageSurface):
 
 def _content(text: str) -> dict[str, Any]:
     """Markdown for those who read it, and plain text for notifications."""
-    notice = plain(text)
+    notice = plain(text.replace("&lt;", "<"))
     return {
-        "blocks": [{"type": "markdown", "text": inert(text)}],
+        "blocks": [{"type": "markdown", "text": text}],
         "text": notice if len(notice) <= _NOTICE_SIZE else f"{notice[:_NOTICE_SIZE]}…",
     }

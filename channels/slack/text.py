@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from channels.dialect import Dialect
-from channels.links import Link, openly
+from channels.markdown.dialect import Dialect
+from channels.markdown.links import Link, openly
 
 _TOKEN = re.compile(r"<(?P<kind>[@#!]?)(?P<target>[^<>|\n]*)(?:\|(?P<label>[^<>\n]*))?>")
 

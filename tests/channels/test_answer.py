@@ -119,7 +119,7 @@ async def test_an_error_nobody_foresaw_is_apologised_for_and_its_text_kept_back(
 
 
 async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Say("Well"), Stall()], time_limit=0.3) as bot:
+    async with running(slack, tmp_path, [Say("Well"), Stall()], time_limit=1.5) as bot:
         question = await ask(bot)
         row = await outcome(bot)
         assert bot.texts(question)[1:] == ["Well\n\n" + words.apology(words.TOO_LONG, row.id)]

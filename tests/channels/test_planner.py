@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from channels.channel import Chunk, Limits, Priority
 from channels.discord.markdown import DiscordMarkdown
 from channels.discord.markdown import size as utf16
-from channels.graphemes import boundaries
+from channels.markdown.graphemes import boundaries
 from channels.planner import Planner
 from channels.slack.text import SlackMarkdown
 from channels.slack.text import size as utf8

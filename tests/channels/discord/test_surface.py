@@ -317,7 +317,8 @@ async def test_nothing_that_the_model_says_pings_anyone_wherever_it_is_cut(on: S
     assert await on.show(*chunks)
     assert [message.pings for message in on.messages] == [frozenset()] * 3
     sent = "".join(message.content.text for message in on.messages)
-    assert not any(token in sent for token in ("<@", "@everyone", "@here"))
+    is_code = "`" in shape  # Discord reads nothing in code, and one wants to copy it as it is
+    assert is_code or not any(token in sent for token in ("<@", "@everyone", "@here"))
 
 
 # Found again

@@ -38,5 +38,5 @@ def test_a_text_that_holds_no_token_is_left_alone(text: str) -> None:
 
 
 @given(TEXTS | st.text())
-def test_the_size_that_is_counted_is_that_of_what_is_sent(text: str) -> None:
-    assert LIMITS.measure(text) == sum(1 + (character > "\uffff") for character in inert(text))
+def test_a_character_beyond_the_first_plane_counts_twice(text: str) -> None:
+    assert LIMITS.measure(text) == sum(1 + (character > "\uffff") for character in text)

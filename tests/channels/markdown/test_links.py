@@ -1,6 +1,6 @@
 import pytest
 
-from channels.links import Link, openly
+from channels.markdown.links import Link, openly
 
 
 def link(label: str, target: str) -> Link:

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.tables import Columns, cells, is_delimiter, may_be_row
+from channels.markdown.tables import Columns, cells, is_delimiter, may_be_row
 
 
 def columns(head: str, delimiter: str, *rows: str) -> Columns:

@@ -6,10 +6,10 @@ from copy import copy
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from channels import inline
-from channels.dialect import Dialect
-from channels.markdown import Fence, Kind, Place, begins_block, dedented
-from channels.tables import Columns
+from channels.markdown import inline
+from channels.markdown.blocks import Fence, Kind, Place, begins_block, dedented
+from channels.markdown.dialect import Dialect
+from channels.markdown.tables import Columns
 
 #: The most indentation that is kept at the head of a message, in characters.
 MOST_INDENT = 80

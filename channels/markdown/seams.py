@@ -5,10 +5,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from channels.graphemes import boundaries, is_boundary
-from channels.inline import Scan
-from channels.markdown import Kind, begins_block
-from channels.writing import Line
+from channels.markdown.blocks import Kind, begins_block
+from channels.markdown.graphemes import boundaries, is_boundary
+from channels.markdown.inline import Scan
+from channels.markdown.writing import Line
 
 # How good a seam is, the best first.
 _PARAGRAPH, _LINE, _CODE = range(3)

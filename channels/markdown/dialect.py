@@ -1,6 +1,6 @@
 """What a platform makes of Markdown."""
 
-from channels.links import Link
+from channels.markdown.links import Link
 
 
 class Dialect:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from channels.markdown import Kind, Place, Reader
+from channels.markdown.blocks import Kind, Place, Reader
 
 
 def kinds(text: str) -> list[str]:

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.dialect import MARKDOWN
-from channels.inline import Scan, plain, presentable, show
+from channels.markdown.dialect import MARKDOWN
+from channels.markdown.inline import Scan, plain, presentable, show
 
 texts = st.lists(
     st.one_of(

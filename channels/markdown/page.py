@@ -6,12 +6,21 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from channels import inline
 from channels.channel import Limits
-from channels.markdown import LINE_END, Kind, Place, Reader, begins_block, split_quote
-from channels.seams import seam
-from channels.tables import Columns
-from channels.writing import TABLE_MARKS, Ending, Line, Writer, blocks, closing_size, opening_size, without_deep_indent
+from channels.markdown import inline
+from channels.markdown.blocks import LINE_END, Kind, Place, Reader, begins_block, split_quote
+from channels.markdown.seams import seam
+from channels.markdown.tables import Columns
+from channels.markdown.writing import (
+    TABLE_MARKS,
+    Ending,
+    Line,
+    Writer,
+    blocks,
+    closing_size,
+    opening_size,
+    without_deep_indent,
+)
 
 #: A line that is not complete and may become something else than it looks like.
 _UNDECIDED = re.compile(r"[ \t]*(?:(?:\||`{3}|~{3}).*|[-+*=_#>~` \t]*|\d{1,9}[.)][ \t]*)", re.DOTALL)

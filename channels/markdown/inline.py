@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from channels.dialect import Dialect
-from channels.links import Link
+from channels.markdown.dialect import Dialect
+from channels.markdown.links import Link
 
 _LABEL = r"!?\[(?P<label>(?:[^\[\]\\]|\\.|\[[^\[\]]{0,200}+\](?:\([^()\s]{0,2000}+\))?+){0,500}+)"
 _TARGET = r"(?P<target><[^<>\n]*+>|[^\s()]*+(?:\([^\s()]*+\)[^\s()]*+)*+)"
@@ -42,6 +42,9 @@ _TOKEN_BEGUN = re.compile(
 
 #: Marks at the end of a text that may become others.
 _MARKS_BEGUN = re.compile(r"[*_~`\\]+\Z")
+
+#: What would open a block, if the bracket before it were left out.
+_OPENERS = ("`", "~", "#", ">", "|", "-", "+", "*")
 
 #: Marks of emphasis that are longer mean something else, such as a line to be filled in.
 _MOST_MARKS = 3
@@ -209,7 +212,7 @@ def presentable(text: str, marks: Sequence[str] = ()) -> str:
     scan = Scan(text, marks, grows=True)
     if scan.begun:
         start, label = scan.begun
-        text = text[:start] + label
+        text = text[:start] + (label if not label.startswith(_OPENERS) else "")
         scan = Scan(text, marks, grows=True)
     last = scan.spans[-1] if scan.spans else None
     if last and last.ticks and last.end == len(text):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from channels.tables import is_delimiter, may_be_row
+from channels.markdown.tables import is_delimiter, may_be_row
 
 #: The longest run of marks that opens a fence here.
 _MOST_MARKS = 16
