@@ -257,7 +257,8 @@ class StreamSurface(SlackSurface):
         if not (goes_on and piece.is_done and await self._finish(stream, piece)):
             if stream.ts not in self._over:
                 await self._stop(stream.ts)
-            self._go_by_edits()
+            if goes_on or not piece.is_done:  # not if only its end has moved to the next message
+                self._go_by_edits()
         elif not stream.card.is_placeholder:
             self._shown[message_id] = piece.chunk.text
         return await super()._change(message_id, piece)
