@@ -12,7 +12,7 @@ from channels.channel import Priority
 
 #: Ticks keep a pace that a window of them lasts for a whole window. Most replies end sooner: so behind a pause they
 #: go by this much faster at first, for half of a window, and are then as much slower, once.
-_EAGER = 0.625
+_EAGER = 0.55
 
 #: While others wait as well, every so many-th place is a tick's: texts go on growing while finals drain.
 _TICKS_SHARE = 6

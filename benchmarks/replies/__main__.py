@@ -4,7 +4,8 @@ BENCH_SPEED (4), BENCH_REPLIES ("1 10 50 200"), BENCH_CHANNELS (how many channel
 ("slack", "discord"), BENCH_CONTENDER (a part of a name), BENCH_ENDING ("together", "in turn") and BENCH_AGAIN (to
 measure what has been measured already) narrow it. Each cell is kept as soon as it is measured.
 
-In the end it prints all cells that are kept, of this run and of those before, and draws them.
+In the end it prints all cells that are kept, of this run and of those before, and draws them. `page` puts them into the
+documentation.
 """
 
 import asyncio
@@ -17,12 +18,9 @@ from benchmarks.replies.cell import Cell, measure
 from benchmarks.replies.contender import Contender
 from benchmarks.replies.contenders import CONTENDERS
 from benchmarks.replies.cost import delta_cost
-from benchmarks.replies.load import Ending, Load
+from benchmarks.replies.load import CHANNELS, Ending, Load
 from benchmarks.replies.plot import plot
 from benchmarks.replies.report import line, table
-
-#: Over how many channels so many replies are spread.
-CHANNELS = {1: 1, 10: 5, 50: 10, 200: 20}
 
 
 def loads() -> Iterator[Load]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchmarks.replies.cell import Cell
 from benchmarks.replies.contender import Contender
+from benchmarks.replies.contenders import CONTENDERS
 from benchmarks.replies.load import Load
 
 FOLDER = Path(".parley/bench-replies")
@@ -21,7 +22,9 @@ def keep(contender: Contender, load: Load, cell: Cell) -> None:
 
 
 def everything() -> list[Cell]:
-    return [_read(file) for file in sorted(FOLDER.glob("*.json"))]
+    """All cells, by their contenders, in the order of the list of these."""
+    names = [contender.name for contender in CONTENDERS]
+    return sorted(map(_read, FOLDER.glob("*.json")), key=lambda cell: names.index(cell.contender))
 
 
 def _file(contender: Contender, load: Load) -> Path:

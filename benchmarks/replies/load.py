@@ -14,6 +14,9 @@ TOKENS_A_SECOND = 40
 SECONDS = 30.0
 TOKENS = int(SECONDS * TOKENS_A_SECOND)
 
+#: Over how many channels so many replies are spread.
+CHANNELS = {1: 1, 10: 5, 50: 10, 200: 20}
+
 #: Seconds within which people ask what is asked at once, and from then on to the model's first word.
 ASKED, THOUGHT = 1.0, 1.0
 

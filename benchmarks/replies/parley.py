@@ -64,8 +64,9 @@ async def on_slack(stage: SlackStage) -> AsyncIterator[Writing]:
 @asynccontextmanager
 async def on_discord(stage: DiscordStage) -> AsyncIterator[Writing]:
     bot = make_client(DiscordSettings(bot_token=stage.sandbox.bot_token, api_url=stage.sandbox.api_url))
+    api = DiscordApi(bot, speed=stage.speed)
     await bot.login(stage.sandbox.bot_token)
     try:
-        yield _OnDiscord(DiscordApi(bot, speed=stage.speed))
+        yield _OnDiscord(api)
     finally:
         await bot.close()

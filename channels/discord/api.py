@@ -61,6 +61,7 @@ class DiscordApi:
     def __init__(self, client: discord.Client, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
         self._client = client
         self._caller = Caller(pauses=pauses, speed=speed)
+        assert client.user is None, "who has logged in before does not hear of the limits"
         client.http.http_trace = tracing(self._learn)  # discord.py reads it when it logs in, and hands on no headers
 
     def posts(self, channel: int) -> Budget:
