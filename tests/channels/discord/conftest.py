@@ -15,6 +15,7 @@ from discord.gateway import DiscordWebSocket
 from channels.answer import Answerer
 from channels.channel import Channel
 from channels.discord import gateway
+from channels.discord.api import DiscordApi
 from channels.discord.channel import DiscordChannel
 from channels.discord.gateway import Connection
 from channels.discord.login import DiscordSettings, log_in, make_client
@@ -64,6 +65,10 @@ async def discord_of(**options: Any) -> AsyncIterator[DiscordSandbox]:
         assert [message.text for message in own if message.pings] == []
 
 
+#: Seconds between the attempts at a call that failed in passing.
+PAUSES = (0.01, 0.01)
+
+
 @pytest.fixture
 async def server() -> AsyncIterator[DiscordSandbox]:
     async with discord_of() as sandbox:
@@ -87,12 +92,18 @@ def settings_of(server: DiscordSandbox, **more: Any) -> DiscordSettings:
 
 
 @pytest.fixture
-async def client(server: DiscordSandbox) -> AsyncIterator[discord.Client]:
-    """Logged in, and not connected to the gateway."""
+async def api(server: DiscordSandbox) -> AsyncIterator[DiscordApi]:
+    """Of a client that is logged in, and not connected to the gateway."""
     made = make_client(settings_of(server))
+    api = DiscordApi(made, pauses=PAUSES)
     await log_in(made, settings_of(server))
-    yield made
+    yield api
     await made.close()
+
+
+@pytest.fixture
+def client(api: DiscordApi) -> discord.Client:
+    return api._client
 
 
 async def until(predicate: Callable[[], Any], *, seconds: float = 10) -> None:

@@ -17,19 +17,15 @@ from tests.channels.discord.conftest import HISTORY, PATCH, POST, running
 DELETE = "DELETE /channels/{channel}/messages/{message}"
 REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 UNARCHIVE = "PATCH /channels/{channel}"
-#: Seconds between the attempts at a call that failed in passing.
-PAUSES = (0.01, 0.01)
 
 
 class Shown:
     """A surface under a question, and the ids that it has recorded."""
 
-    def __init__(
-        self, server: DiscordSandbox, client: discord.Client, question: Message, turn_id: str = "turn-1"
-    ) -> None:
+    def __init__(self, server: DiscordSandbox, api: DiscordApi, question: Message, turn_id: str = "turn-1") -> None:
         self.server = server
         self.question = question
-        self.api = DiscordApi(client, pauses=PAUSES)
+        self.api = api
         self.address = {"channel": question.channel.id, "message": question.id, "speaker": "Ada"}
         self.receipts = receipts(self.api)
         self.surface = DiscordSurface(self.api, self.receipts, self.address, turn_id)
@@ -59,8 +55,8 @@ class Shown:
 
 
 @pytest.fixture
-async def on(server: DiscordSandbox, client: discord.Client) -> Shown:
-    return Shown(server, client, await server.say("ada", "general", "question"))
+async def on(server: DiscordSandbox, api: DiscordApi) -> Shown:
+    return Shown(server, api, await server.say("ada", "general", "question"))
 
 
 @pytest.fixture
@@ -130,9 +126,9 @@ async def test_a_question_that_was_deleted_is_answered_beside(on: Shown) -> None
 
 
 async def test_a_thread_that_was_archived_is_opened_again(
-    server: DiscordSandbox, client: discord.Client, thread: Channel
+    server: DiscordSandbox, api: DiscordApi, thread: Channel
 ) -> None:
-    on = Shown(server, client, await server.say("ada", thread, "question"))
+    on = Shown(server, api, await server.say("ada", thread, "question"))
     await on.show("half")
     await server.archive(thread)
     assert await on.show("half and half", "more")
@@ -140,10 +136,8 @@ async def test_a_thread_that_was_archived_is_opened_again(
     assert not thread.archived
 
 
-async def test_a_thread_that_was_locked_is_named(
-    server: DiscordSandbox, client: discord.Client, thread: Channel
-) -> None:
-    on = Shown(server, client, await server.say("ada", thread, "question"))
+async def test_a_thread_that_was_locked_is_named(server: DiscordSandbox, api: DiscordApi, thread: Channel) -> None:
+    on = Shown(server, api, await server.say("ada", thread, "question"))
     await on.show("half")
     await server.archive(thread, locked=True)
     with pytest.raises(SurfaceError, match=r"^unarchive: 50013$"):
@@ -324,11 +318,9 @@ async def test_nothing_that_the_model_says_pings_anyone_wherever_it_is_cut(on: S
 # Found again
 
 
-async def test_a_reply_is_found_by_its_chain_and_nothing_else_is_taken_for_it(
-    on: Shown, client: discord.Client
-) -> None:
+async def test_a_reply_is_found_by_its_chain_and_nothing_else_is_taken_for_it(on: Shown, api: DiscordApi) -> None:
     await on.show("one", "two")
-    other = Shown(on.server, client, await on.server.say("ada", "general", "another"), "turn-2")
+    other = Shown(on.server, api, await on.server.say("ada", "general", "another"), "turn-2")
     await other.show("another's")
     await on.server.say("ada", "general", "thanks", reply_to=on.messages[0])
     assert await DiscordSurface(on.api, on.receipts, on.address, "turn-1").find() == on.known
