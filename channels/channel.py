@@ -19,6 +19,9 @@ class Priority(IntEnum):
     TICK = 3
 
 
+#: What is shown with these is complete.
+LAST_WORDS = frozenset({Priority.FINAL, Priority.ERROR})
+
 #: Room in each message for a line under the text that says what is going on, in whatever unit.
 STATUS_RESERVE = 102
 
@@ -42,19 +45,32 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One platform message of a reply: `text` shows `full_text[start:end]`."""
+    """One platform message of a reply: `text` shows `full_text[start:end]`.
+
+    Attributes:
+        settled: of a message that grows: how much of `text`, from its start, will stay as it is when the message has
+            grown, as far as one can tell. A cut before it, or another text in its place, still take it back.
+    """
 
     start: int
     end: int
     text: str
+    settled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The messages that a reply should consist of, in order."""
+    """The messages that a reply should consist of, in order.
+
+    Attributes:
+        status: what goes on while no text comes, as the last chunk says it below its text.
+        waited: for how long that has been so, as the last chunk says it.
+    """
 
     chunks: Sequence[Chunk]
     priority: Priority
+    status: str = ""
+    waited: str = ""
 
 
 #: Awaited after each post and before the next, with the chunk's position and the new message's id.

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from channels.channel import Limits, Plan, Priority, Record
+from channels.channel import LAST_WORDS, Chunk, Limits, Plan, Priority, Record
 from channels.pacer import Budget
 
 
@@ -22,6 +22,23 @@ class Edited(Enum):
     DONE = auto()
     DROPPED = auto()
     GONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One message of a plan: the one at this position."""
+
+    position: int
+    plan: Plan
+
+    @property
+    def chunk(self) -> Chunk:
+        return self.plan.chunks[self.position]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is to come that would change it."""
+        return self.plan.priority in LAST_WORDS or self.position < len(self.plan.chunks) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +64,7 @@ class MessageSurface(ABC):
 
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
-        self._lacking: Budget | None = None  # that had no place for the last tick
+        self._lacking: Budget | None = None  # that had no place for a post of the last tick
         self._held: Budget | None = None  # in which the next call has its place
 
     @contextmanager
@@ -59,7 +76,7 @@ class MessageSurface(ABC):
             self._release()
 
     async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
-        budget = self._lacking or (self._posts if is_new else self._edits)
+        budget = self._lacking or self._next(priority, is_new=is_new)
         await budget.admit(priority, since)
         self._held = budget
 
@@ -98,6 +115,11 @@ class MessageSurface(ABC):
     def _edits(self) -> Budget:
         """What editing a message is limited by."""
 
+    def _next(self, priority: Priority, *, is_new: bool) -> Budget:
+        """The budget of the call that comes next."""
+        del priority
+        return self._posts if is_new else self._edits
+
     def _release(self) -> None:
         if self._held is not None:
             self._held.give_back()
@@ -105,33 +127,38 @@ class MessageSurface(ABC):
 
     async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
         previous: str | None = None
-        for position, chunk in enumerate(plan.chunks):
+        for position in range(len(plan.chunks)):
+            piece = Piece(position, plan)
             current = known[position] if position < len(known) else None
-            text, priority = chunk.text, plan.priority
-            while current is None or (edited := await self._change(current, text, priority)) is Edited.GONE:
-                posted = await self._post(position, text, priority, previous)
+            while current is None or (edited := await self._change(current, piece)) is Edited.GONE:
+                posted = await self._create(piece, previous)
                 if posted is None:
                     self._lacking = self._posts
                     return False
                 current = posted.id
                 if posted.is_new:
-                    self._shown[current] = text
+                    self._shown[current] = piece.chunk.text
                 await record(position, current)
             if edited is Edited.DROPPED:
-                self._lacking = self._edits
                 return False
             previous = current
         for message_id in known[len(plan.chunks) :]:
             await self._delete(message_id)
         return True
 
-    async def _change(self, message_id: str, text: str, priority: Priority) -> Edited:
+    async def _change(self, message_id: str, piece: Piece) -> Edited:
+        """Let a message show its piece."""
+        text = piece.chunk.text
         if self._shown.get(message_id) == text:
             return Edited.DONE
-        edited = await self._edit(message_id, text, priority)
+        edited = await self._edit(message_id, text, piece.plan.priority)
         if edited is Edited.DONE:
             self._shown[message_id] = text
         return edited
+
+    async def _create(self, piece: Piece, previous: str | None) -> Posted | None:
+        """Begin the message of a piece, behind the `previous` one; none if a tick could not go."""
+        return await self._post(piece.position, piece.chunk.text, piece.plan.priority, previous)
 
     @abstractmethod
     async def _post(self, position: int, text: str, priority: Priority, previous: str | None) -> Posted | None:

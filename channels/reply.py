@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -136,9 +137,11 @@ class Reply:
         return Priority.PROGRESS if is_first else Priority.TICK
 
     async def _news(self) -> None:
-        """Wait for something new to show. As long as one sees nothing but that it works, time that passes is news."""
+        """Wait for something new to show. Time that passes is news: one sees for how long nothing has come, and what
+        the surface has open may have to be closed.
+        """
         try:
-            async with asyncio.timeout(None if self._planner.text.strip() and not self._status else SILENCE):
+            async with asyncio.timeout(SILENCE):
                 await self._changed.wait()
         except TimeoutError:
             self._touch()
@@ -160,11 +163,12 @@ class Reply:
     def _plan(self, priority: Priority) -> Plan:
         plan = self._planner.plan(priority)
         if not plan.chunks:
-            return Plan([Chunk(0, 0, f"{self._status or words.PLACEHOLDER}{self._waited}")], priority)
+            text = f"{self._status or words.PLACEHOLDER}{self._waited}"
+            return Plan([Chunk(0, 0, text)], priority, self._status, self._waited)
         if self._status:
             *front, last = plan.chunks
-            status = f"{self._status}{self._waited}"
-            return Plan([*front, Chunk(last.start, last.end, f"{last.text}\n\n{status}")], priority)
+            last = replace(last, text=f"{last.text}\n\n{self._status}{self._waited}")
+            return Plan([*front, last], priority, self._status, self._waited)
         return plan
 
     @property

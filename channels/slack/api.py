@@ -50,6 +50,14 @@ class SlackApi:
 
         return await self._caller.call(method, send, budget, priority=priority, is_admitted=is_admitted, found=found)
 
+    async def once(self, method: str, arguments: Mapping[str, Any], budget: Budget) -> Answer:
+        """Call `method`, which has its place, once: see `Caller.once`."""
+
+        async def send() -> Answer:
+            return await self._send(method, {"json": dict(arguments)})
+
+        return await self._caller.once(method, send, budget)
+
     async def _send(self, method: str, sent: Mapping[str, Any]) -> Answer:
         try:
             answer = await self._client.api_call(method, **sent)

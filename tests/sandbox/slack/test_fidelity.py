@@ -199,6 +199,20 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
     await client.reactions_remove(channel=general, timestamp=ts, name="eyes")
     await client.chat_delete(channel=general, ts=ts)
 
+    to_ada: dict[str, Any] = {"recipient_user_id": ada.id, "recipient_team_id": slack.team_id}
+    task = {"type": "task_update", "id": "1", "title": "Looking", "status": "in_progress"}
+    stream = await client.chat_startStream(channel=general, thread_ts=question.ts, chunks=[task], **to_ada)
+    await client.chat_appendStream(
+        channel=general, ts=stream["ts"], chunks=[{"type": "markdown_text", "text": "**x**"}]
+    )
+    await client.conversations_replies(channel=general, ts=question.ts)
+    await refused(client.chat_update(channel=general, ts=stream["ts"], text="too early"))
+    await client.chat_stopStream(channel=general, ts=stream["ts"], blocks=BLOCKS, metadata=metadata)
+    await refused(client.chat_stopStream(channel=general, ts=stream["ts"]))
+    await refused(client.chat_appendStream(channel=general, ts=stream["ts"], markdown_text="too late"))
+    await refused(client.chat_startStream(channel=general, thread_ts=question.ts))
+    await client.conversations_replies(channel=general, ts=question.ts, include_all_metadata=True)
+
     await refused(client.chat_postMessage(channel=general, text=""))
     await refused(client.chat_postMessage(channel=general, blocks=BLOCKS * 20))
     await refused(client.chat_update(channel=general, ts=ts, text="gone"))
