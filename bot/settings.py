@@ -12,6 +12,7 @@ from sqlalchemy.exc import ArgumentError
 
 from channels.discord.login import DISCORD_API, DiscordSettings
 from channels.slack.channel import SlackSettings
+from channels.slack.streams import Streaming
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
 from core.errors import SettingsError
 from core.models.catalog import Endpoints
@@ -37,6 +38,7 @@ class Settings(BaseSettings):
     slack_bot_token: SecretStr | None = None
     slack_app_token: SecretStr | None = None
     slack_api_url: str = "https://slack.com/api/"
+    slack_streaming: Streaming = "auto"
 
     discord_bot_token: SecretStr | None = None
     discord_api_url: str = DISCORD_API
@@ -196,6 +198,7 @@ class Settings(BaseSettings):
             bot_token=self.slack_bot_token.get_secret_value(),
             app_token=self.slack_app_token.get_secret_value(),
             api_url=self.slack_api_url,
+            streaming=self.slack_streaming,
         )
 
     @property

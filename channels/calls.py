@@ -57,6 +57,23 @@ class Caller:
         """The budget of all that shares the limit `window`."""
         return self._pacer.budget(key, window)
 
+    async def once(self, name: str, send: Callable[[], Awaitable[T]], budget: Budget) -> T:
+        """Make a call that has its place in `budget`, and do not make it again.
+
+        Raises:
+            RefusedError: the platform will not have it.
+            PassingError: it failed in passing.
+        """
+        try:
+            return await send()
+        except PassingError as failure:
+            log.info("%s did not succeed (%s)", name, failure)
+            if failure.retry_after is not None:
+                budget.refused(failure.retry_after)
+            raise
+        finally:
+            budget.answered()
+
     async def call(
         self,
         name: str,
@@ -90,14 +107,9 @@ class Caller:
                 await budget.admit(priority)
             is_admitted = False
             try:
-                return await send()
+                return await self.once(name, send, budget)
             except PassingError as error:
                 failure = error
-            finally:
-                budget.answered()
-            log.info("%s did not succeed (%s)", name, failure)
-            if failure.retry_after is not None:
-                budget.refused(failure.retry_after)
             if priority is Priority.TICK:
                 return await found() if found is not None and failure.retry_after is None else None
             if failure.retry_after is not None:

@@ -20,6 +20,9 @@ class Priority(IntEnum):
     TICK = 3
 
 
+#: What is shown with these is complete.
+LAST_WORDS = frozenset({Priority.FINAL, Priority.ERROR})
+
 #: Room in each message for a line under the text that says what is going on, in whatever unit.
 STATUS_RESERVE = 102
 
@@ -43,11 +46,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One platform message of a reply: `text` shows `full_text[start:end]`."""
+    """One platform message of a reply: `text` shows `full_text[start:end]`.
+
+    Attributes:
+        settled: of a message that grows: how much of `text`, from its start, will stay as it is when the message has
+            grown, as far as one can tell. A cut before it, or another text in its place, still take it back.
+    """
 
     start: int
     end: int
     text: str
+    settled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +87,16 @@ class Plan:
     Attributes:
         controls: the buttons under the last of them.
         file: what comes with the last of them.
+        status: what goes on while no text comes, as the last chunk says it below its text.
+        waited: for how long that has been so, as the last chunk says it.
     """
 
     chunks: Sequence[Chunk]
     priority: Priority
     controls: Sequence[Button] = ()
     file: File | None = None
+    status: str = ""
+    waited: str = ""
 
 
 class FileRefusedError(SurfaceError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from channels.calls import RefusedError
-from channels.channel import Button, File, FileRefusedError, Limits, Plan, Priority, Record
+from channels.channel import LAST_WORDS, Button, Chunk, File, FileRefusedError, Limits, Plan, Priority, Record
 from channels.pacer import Budget
 from core.errors import SurfaceError
 
@@ -30,6 +30,32 @@ class Edited(Enum):
     DONE = auto()
     DROPPED = auto()
     GONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One message of a plan: the one at this position."""
+
+    position: int
+    plan: Plan
+
+    @property
+    def chunk(self) -> Chunk:
+        return self.plan.chunks[self.position]
+
+    @property
+    def controls(self) -> tuple[Button, ...]:
+        """The buttons under it: those of the plan stand under the last one."""
+        return tuple(self.plan.controls) if self.position == len(self.plan.chunks) - 1 else ()
+
+    @property
+    def content(self) -> tuple[str, tuple[Button, ...]]:
+        return self.chunk.text, self.controls
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is to come that would change it."""
+        return self.plan.priority in LAST_WORDS or self.position < len(self.plan.chunks) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +82,7 @@ class MessageSurface(ABC):
     def __init__(self) -> None:
         self._shown: dict[str, tuple[str, tuple[Button, ...]]] = {}
         self._attached: str | None = None
-        self._lacking: Budget | None = None  # that had no place for the last tick
+        self._lacking: Budget | None = None  # that had no place for a post of the last tick
         self._held: Budget | None = None  # in which the next call has its place
 
     @contextmanager
@@ -68,7 +94,7 @@ class MessageSurface(ABC):
             self._release()
 
     async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
-        budget = self._lacking or (self._posts if is_new else self._edits)
+        budget = self._lacking or self._next(priority, is_new=is_new)
         await budget.admit(priority, since)
         self._held = budget
 
@@ -107,6 +133,11 @@ class MessageSurface(ABC):
     def _edits(self) -> Budget:
         """What editing a message is limited by."""
 
+    def _next(self, priority: Priority, *, is_new: bool) -> Budget:
+        """The budget of the call that comes next."""
+        del priority
+        return self._posts if is_new else self._edits
+
     def _release(self) -> None:
         if self._held is not None:
             self._held.give_back()
@@ -116,27 +147,25 @@ class MessageSurface(ABC):
         messages, files = [id_ for id_ in known if not _is_file(id_)], [id_ for id_ in known if _is_file(id_)]
         previous: str | None = None
         shown: list[str] = []
-        for position, chunk in enumerate(plan.chunks):
+        for position in range(len(plan.chunks)):
+            piece = Piece(position, plan)
             current = messages[position] if position < len(messages) else None
-            is_last, priority = position == len(plan.chunks) - 1, plan.priority
-            content = chunk.text, tuple(plan.controls) if is_last else ()
-            while current is None or (edited := await self._change(current, content, priority)) is Edited.GONE:
-                posted = await self._post(position, *content, priority, previous)
+            while current is None or (edited := await self._change(current, piece)) is Edited.GONE:
+                posted = await self._create(piece, previous)
                 if posted is None:
                     self._lacking = self._posts
                     return False
                 current = posted.id
-                if posted.is_new and not content[1]:  # of one that stood already, the buttons are not known
-                    self._shown[current] = content
+                if posted.is_new and not piece.controls:  # of one that stood already, the buttons are not known
+                    self._shown[current] = piece.content
                 await record(position, current)
             if edited is Edited.DROPPED:
-                self._lacking = self._edits
                 return False
             previous = current
             shown.append(current)
         for message_id in messages[len(plan.chunks) :]:
             await _clear_away(self._delete, message_id)
-        if plan.priority in (Priority.FINAL, Priority.ERROR):
+        if plan.priority in LAST_WORDS:
             for message_id in await self._strays(shown):
                 await _clear_away(self._delete, message_id)
         if plan.file is not None and previous is not None:
@@ -145,13 +174,18 @@ class MessageSurface(ABC):
             await _clear_away(self._detach, files[0].removeprefix(_FILE))
         return True
 
-    async def _change(self, message_id: str, content: tuple[str, tuple[Button, ...]], priority: Priority) -> Edited:
-        if self._shown.get(message_id) == content:
+    async def _change(self, message_id: str, piece: Piece) -> Edited:
+        """Let a message show its piece."""
+        if self._shown.get(message_id) == piece.content:
             return Edited.DONE
-        edited = await self._edit(message_id, *content, priority)
+        edited = await self._edit(message_id, *piece.content, piece.plan.priority)
         if edited is Edited.DONE:
-            self._shown[message_id] = content
+            self._shown[message_id] = piece.content
         return edited
+
+    async def _create(self, piece: Piece, previous: str | None) -> Posted | None:
+        """Begin the message of a piece, behind the `previous` one; none if a tick could not go."""
+        return await self._post(piece.position, *piece.content, piece.plan.priority, previous)
 
     async def _show_file(
         self, file: File, last: str, known: Sequence[str], record: Callable[[str], Awaitable[None]]

@@ -139,6 +139,21 @@ class Budget:
             self._share = max(_LEAST, self._share * _LESS)
         self._learnt_at = max(self._closed_until, self._learnt_at)
 
+    def can_spare(self, calls: int) -> bool:
+        """Whether so many calls could go now beside one for each that is live."""
+        self._forget()
+        return _now() >= self._closed_until and self._calls - len(self._sent) - self._live >= calls
+
+    @property
+    def each(self) -> float:
+        """How many calls a second each that is live would have, if there were one more."""
+        return self._calls / self._window.seconds / (self._live + 1)
+
+    @property
+    def _calls(self) -> int:
+        """How many calls the window holds, as far as refusals have taught."""
+        return max(1, int(self._window.calls * self._share))
+
     @property
     def is_idle(self) -> bool:
         self._forget()
@@ -194,7 +209,7 @@ class Budget:
     def _wait_as_known(self, priority: Priority) -> float:
         self._forget()
         now, sent, seconds = _now(), self._sent, self._window.seconds
-        calls = room = max(1, int(self._window.calls * self._share))
+        calls = room = self._calls
         early = 0.0
         if priority is Priority.TICK:
             room = max(1, calls - min(self._live, calls // 2))

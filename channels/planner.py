@@ -1,11 +1,9 @@
 """Plans a reply: cuts its text, as it grows, into the messages that a platform accepts."""
 
-from channels.channel import Chunk, Limits, Plan, Priority
+from channels.channel import LAST_WORDS, Chunk, Limits, Plan, Priority
 from channels.markdown.blocks import Place
 from channels.markdown.page import Page
 from channels.words import PLACEHOLDER
-
-_LAST_WORDS = {Priority.FINAL, Priority.ERROR}
 
 
 class Planner:
@@ -53,12 +51,15 @@ class Planner:
             self._page = _cut_off(self._page, self._stable, self._limits)
         self._planned = len(self._fed)
         chunks, page = [*self._stable], self._page
-        is_final = priority in _LAST_WORDS
+        is_final = priority in LAST_WORDS
         if is_final:
             page = _cut_off(Page(self._limits, page.place, page.source), chunks, self._limits, is_final=True)
         if page.source.strip():
             start = chunks[-1].end if chunks else 0
-            chunks.append(Chunk(start, start + len(page.source), page.text(is_final=is_final) or PLACEHOLDER))
+            written = page.written(is_final=is_final)
+            chunks.append(
+                Chunk(start, start + len(page.source), written.text or PLACEHOLDER, 0 if is_final else written.settled)
+            )
         return Plan(chunks, priority)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -172,9 +173,11 @@ class Reply:
         return Priority.PROGRESS if is_first else Priority.TICK
 
     async def _news(self) -> None:
-        """Wait for something new to show. As long as one sees nothing but that it works, time that passes is news."""
+        """Wait for something new to show. Time that passes is news: one sees for how long nothing has come, and what
+        the surface has open may have to be closed.
+        """
         try:
-            async with asyncio.timeout(None if self._planner.text.strip() and not self._status else SILENCE):
+            async with asyncio.timeout(SILENCE):
                 await self._changed.wait()
         except TimeoutError:
             self._touch()
@@ -196,14 +199,18 @@ class Reply:
     def _plan(self, priority: Priority) -> Plan:
         plan = self._planner.plan(priority)
         if not plan.chunks:
-            return Plan([Chunk(0, 0, f"{self._status or words.PLACEHOLDER}{self._waited}")], priority)
+            text = f"{self._status or words.PLACEHOLDER}{self._waited}"
+            return Plan([Chunk(0, 0, text)], priority, status=self._status, waited=self._waited)
         if self._final is not None:
             is_short = len(plan.chunks) <= self._most
             return Plan(plan.chunks, priority, self._controls) if is_short else self._beginning(plan)
         status = f"{self._status}{self._waited}" if self._status else ""
-        if len(plan.chunks) > self._most:
-            return Plan(_with_line(plan.chunks[: self._most], status or words.GOES_ON), priority)
-        return Plan(_with_line(plan.chunks, status), priority) if status else plan
+        chunks = plan.chunks
+        if len(chunks) > self._most:
+            chunks = _with_line(chunks[: self._most], status or words.GOES_ON)
+        elif status:
+            chunks = _with_line(chunks, status)
+        return Plan(chunks, priority, status=self._status, waited=self._waited if status else "")
 
     def _beginning(self, plan: Plan) -> Plan:
         """What is shown of a reply that is too long, with the whole in a file."""
@@ -233,4 +240,4 @@ def _now() -> float:
 def _with_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
     """The chunks with `line` below the last of them."""
     *front, last = chunks
-    return [*front, Chunk(last.start, last.end, f"{last.text}\n\n{line}")]
+    return [*front, replace(last, text=f"{last.text}\n\n{line}")]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import discord
 import pytest
@@ -25,7 +25,9 @@ from channels.discord.channel import DiscordChannel
 from channels.discord.commands import reset_command
 from channels.discord.login import PERMISSIONS, DiscordSettings, intents
 from channels.pacer import Window
+from channels.slack import files as slack_files
 from channels.slack import people as slack_people
+from channels.slack import streams as slack_streams
 from channels.slack import surface as slack_surface
 from channels.slack.channel import RESET_COMMAND, SCOPES
 from channels.slack.hearing import hear
@@ -153,11 +155,20 @@ def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
     page = (REFERENCE / "slack.md").read_text()
     windows = {
         "Posts": slack_surface.POSTS,
-        "Edits (`chat.update`)": slack_surface.TIER_3,
-        "Deletions, and looking for a post (`conversations.replies`)": slack_surface.TIER_3,
+        "Starts of streams (`chat.startStream`)": slack_surface.TIER_2,
+        "Appends (`chat.appendStream`)": slack_streams.APPENDS,
+        "Stops of streams (`chat.stopStream`)": slack_surface.TIER_2,
+        "Edits (`chat.update`)": slack_files.TIER_3,
+        "Deletions, and looking for a post (`conversations.replies`)": slack_files.TIER_3,
         "Names (`users.info`)": slack_people.TIER_4,
     }
     check_limits(page, slack_surface.LIMITS, windows)
+    assert f"| One stream | {slack_streams.LIFETIME:g} seconds, {slack_streams.MOST_BYTES:,} bytes |" in page
+
+
+def test_the_page_of_slack_has_the_ways_in_which_a_reply_grows() -> None:
+    ways = re.findall(r"^\| `([a-z]+)` \|", (REFERENCE / "slack.md").read_text().partition("## Scopes")[0], re.M)
+    assert ways == list(get_args(slack_streams.Streaming))
 
 
 def test_the_page_of_discord_has_the_limits_of_the_code() -> None:

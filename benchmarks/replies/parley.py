@@ -13,7 +13,7 @@ from channels.receipts import Receipts
 from channels.reply import Reply
 from channels.slack.api import SlackApi
 from channels.slack.channel import SlackSettings, client
-from channels.slack.surface import SlackSurface
+from channels.slack.streams import LIFETIME, Streams, StreamSurface
 
 NAME = "Parley"
 
@@ -28,18 +28,22 @@ async def no_sign(address: Mapping[str, Any]) -> None:
 
 class _OnSlack(Writing):
     def __init__(self, stage: SlackStage, api: SlackApi) -> None:
-        self._team = stage.sandbox.team_id
+        sandbox = stage.sandbox
+        self._asker = {"team": sandbox.team_id, "user": sandbox.people["ada"].id, "user_team": sandbox.team_id}
+        self._bot = sandbox.bot_user_id
         self._api = api
+        self._streams = Streams(lifetime=LIFETIME / stage.speed)
         self._receipts = Receipts(no_sign, no_sign)
 
     def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
         address = {
-            "team": self._team,
+            **self._asker,
+            "bot": self._bot,
             "channel": question.place,
             "thread_ts": question.message,
             "ts": question.message,
         }
-        surface = SlackSurface(self._api, self._receipts, address, f"turn {question.number}")
+        surface = StreamSurface(self._api, self._receipts, address, f"turn {question.number}", self._streams)
         return Reply(surface, keep=keep)
 
 

@@ -222,6 +222,12 @@ def presentable(text: str, marks: Sequence[str] = ()) -> str:
     return _MARKS_BEGUN.sub("", text)
 
 
+def decided(text: str, marks: Sequence[str] = ()) -> str:
+    """Of `text`, which still grows, what is shown in the same way whatever follows."""
+    begun = Scan(text, marks, grows=True).begun
+    return presentable(text[: begun[0]] if begun else text, marks)
+
+
 def plain(text: str) -> str:
     """`text` as it reads without marks: for a cell of a table that is shown as code."""
     scan = Scan(text)

@@ -96,7 +96,7 @@ class Page:
                 return self._cut(taken)
         return None
 
-    def text(self, *, is_final: bool = False) -> str:
+    def written(self, *, is_final: bool = False) -> Writer:
         """What is shown of it so far; nothing if there is nothing to read yet."""
         *settled, lines = blocks(self._lines[self._settled :]) or [[]]
         for block in settled:
@@ -109,7 +109,7 @@ class Page:
             lines = [*lines, Line(self._partial(rest), self._read, rest, "", self._reader.place)]
         writer = self._writer.fork()
         writer.write(lines, Ending.WHOLE if is_final else Ending.GROWING)
-        return writer.text
+        return writer
 
     def _next_line(self, *, is_final: bool) -> tuple[str, str | None]:
         """The next line, or what there is of it, and what ends it: nothing if it is not complete."""

@@ -93,6 +93,13 @@ class Writer:
         self._fence: Fence | None = None
         self._closing = ""
         self._has_code = False
+        self._loose = 0  # how much of the end may be written otherwise when more has come
+
+    @property
+    def settled(self) -> int:
+        """How much of the text, from its start, stays as it is when more has come."""
+        text = "".join(self._out)
+        return min(len(text) - self._loose, len(text.rstrip()))
 
     @property
     def text(self) -> str:
@@ -185,9 +192,13 @@ class Writer:
         self._out[before:] = [self._dialect.heading(marks.lstrip(), text) if text.strip() else "", line.end]
 
     def _inline(self, text: str, marks: tuple[str, ...], ending: Ending) -> None:
-        if ending is Ending.GROWING:
-            text = inline.presentable(text, marks)
+        source, grows = text, ending is Ending.GROWING
+        if grows:
+            text = inline.presentable(source, marks)
         shown = inline.show(text, self._dialect, marks, is_cut=ending is not Ending.WHOLE)
+        if grows:
+            sure = inline.show(inline.decided(source, marks), self._dialect, marks, is_cut=True)
+            self._loose = len(shown.text) - len(sure.text.rstrip()) + sum(map(len, sure.marks))
         if ending is Ending.CUT:
             self.marks = shown.marks
         self._out.append(shown.text)

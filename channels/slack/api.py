@@ -95,6 +95,14 @@ class SlackApi:
         if status != 200:
             raise RefusedError("upload", f"HTTP {status}")
 
+    async def once(self, method: str, arguments: Mapping[str, Any], budget: Budget) -> Answer:
+        """Call `method`, which has its place, once: see `Caller.once`."""
+
+        async def send() -> Answer:
+            return await self._send(method, {"json": dict(arguments)})
+
+        return await self._caller.once(method, send, budget)
+
     async def _send(self, method: str, sent: Mapping[str, Any]) -> Answer:
         try:
             answer = await self._client.api_call(method, **sent)

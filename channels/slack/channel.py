@@ -22,6 +22,7 @@ from channels.slack.hearing import NAME, hear, place
 from channels.slack.people import People
 from channels.slack.reactions import receipts
 from channels.slack.socket import connect
+from channels.slack.streams import Streaming, Streams, StreamSurface
 from channels.slack.surface import SlackSurface
 from channels.slack.text import plain, to_words, users_named
 from core.errors import SettingsError, SurfaceError
@@ -73,6 +74,7 @@ class SlackSettings:
     bot_token: str = field(repr=False)
     app_token: str = field(repr=False)
     api_url: str = "https://slack.com/api/"
+    streaming: Streaming = "auto"
 
 
 class SlackChannel:
@@ -87,6 +89,7 @@ class SlackChannel:
         self._api = SlackApi(self._client)
         self._people = People(self._api)
         self._receipts = receipts(self._api)
+        self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
         self._intake = Intake(inbox, self._receipts, self._surface_of)
         self._app = AsyncApp(
             client=self._client, before_authorize=self._dispatch, attaching_conversation_kwargs_enabled=False
@@ -113,7 +116,9 @@ class SlackChannel:
         await self._intake.settle(SETTLE_TIMEOUT)
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
-        return SlackSurface(self._api, self._receipts, address, turn_id)
+        if self._streams is None:
+            return SlackSurface(self._api, self._receipts, address, turn_id)
+        return StreamSurface(self._api, self._receipts, address, turn_id, self._streams)
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words; in a channel, where several may speak, the speaker's name comes first."""

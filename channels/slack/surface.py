@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from channels.calls import RefusedError
@@ -24,11 +25,17 @@ LIMITS = Limits(chunk_size=3_500, measure=size, reserve=STATUS_RESERVE, dialect=
 #: without the quarter of a second on top what the network delays would come too often.
 POSTS = Window(calls=5, seconds=5.25)
 
+#: Slack's Tier 2: 20 calls a minute.
+TIER_2 = Window(calls=20, seconds=60.5)
+
 #: Marks what was posted, so that it is found again when Slack's answer to its posting was lost.
 _METADATA = "parley_chunk"
 
 #: Slack: what it says of a message that somebody has deleted, or that may not be edited any more.
 _NOT_EDITABLE = {"message_not_found", "cant_update_message", "edit_window_closed"}
+
+#: Slack: what it says of an edit of a message that is being streamed.
+_STILL_STREAMED = "streaming_state_conflict"
 
 #: The most of a message's plain text that goes into its notification, in characters.
 _NOTICE_SIZE = 3_000
@@ -38,7 +45,8 @@ class SlackSurface(MessageSurface):
     """One reply in one thread.
 
     Args:
-        address: `team`, `channel`, `thread_ts`, and `ts` of the message that is answered.
+        address: `team`, `channel`, `thread_ts`, and `ts` of the message that is answered; `user`, who wrote it, and
+            `user_team`, his workspace; `bot`, the user that the app acts as.
     """
 
     limits = LIMITS
@@ -52,9 +60,11 @@ class SlackSurface(MessageSurface):
         self._channel = str(address["channel"])
         self._thread_ts = str(address["thread_ts"])
         self._asked_ts = str(address["ts"])
+        self._bot = str(address.get("bot", ""))
         self._turn_id = turn_id
         self._files = Files(api, self._team)
         self._is_in_doubt = False  # whether a post may have taken effect twice
+        self._streamed: dict[str, int] = {}  # the positions of messages that bear no mark, since they were streamed
 
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
@@ -69,9 +79,24 @@ class SlackSurface(MessageSurface):
 
     async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
         try:
+            return await self._try_edit(message_id, text, controls, priority)
+        except RefusedError as refusal:
+            if refusal.code != _STILL_STREAMED:
+                raise
+        await self._stop(message_id)
+        return await self._try_edit(message_id, text, controls, priority)
+
+    async def _try_edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
+        position = self._streamed.get(message_id)
+        try:
             answer = await self._api.call(
                 "chat.update",
-                {"channel": self._channel, "ts": message_id, **_content(text, controls)},
+                {
+                    "channel": self._channel,
+                    "ts": message_id,
+                    **({} if position is None else {"metadata": self._mark(position)}),
+                    **_content(text, controls),
+                },
                 self._edits,
                 priority=priority,
                 is_admitted=self.is_admitted(self._edits),
@@ -80,7 +105,26 @@ class SlackSurface(MessageSurface):
             if refusal.code not in _NOT_EDITABLE:
                 raise
             return Edited.GONE
-        return Edited.DROPPED if answer is None else Edited.DONE
+        if answer is None:
+            return Edited.DROPPED
+        self._streamed.pop(message_id, None)
+        return Edited.DONE
+
+    @property
+    def _stops(self) -> Budget:
+        return self._api.budget(("chat.stopStream", self._team), TIER_2)
+
+    async def _stop(self, message_id: str) -> None:
+        """End a stream as it is, so that its message can be edited."""
+        try:
+            await self._api.call(
+                "chat.stopStream",
+                {"channel": self._channel, "ts": message_id},
+                self._stops,
+                is_admitted=self.is_admitted(self._stops),
+            )
+        except RefusedError as refusal:  # Slack has ended it already; if that is not so, the edit will tell
+            log.info("%s", refusal)
 
     async def _post(
         self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
@@ -100,10 +144,7 @@ class SlackSurface(MessageSurface):
                 "thread_ts": self._thread_ts,
                 "unfurl_links": False,
                 "unfurl_media": False,
-                "metadata": {
-                    "event_type": _METADATA,
-                    "event_payload": {"turn": self._turn_id, "chunk": position},
-                },
+                "metadata": self._mark(position),
                 **_content(text, controls),
             },
             self._posts,
@@ -113,12 +154,32 @@ class SlackSurface(MessageSurface):
         )
         return None if answer is None else Posted(str(answer["ts"]), is_new=answer is not stood)
 
+    def _mark(self, position: int) -> dict[str, Any]:
+        """What a message of this reply is found again by."""
+        return {"event_type": _METADATA, "event_payload": {"turn": self._turn_id, "chunk": position}}
+
     async def _own(self) -> dict[int, str]:
         return {position: str(message["ts"]) for position, message in (await self._messages()).items()}
 
     async def _messages(self) -> dict[int, Answer]:
-        """The messages of this reply, by their positions, as Slack has them."""
-        return {_position(message): message for message in await self._thread() if self._is_own(message)}
+        """The messages of this reply, by their positions, as Slack has them.
+
+        A message that is being streamed bears no mark. But then it is the only one: of the bot's own messages behind
+        the question, all others have the mark of some reply, or are files.
+        """
+        thread = await self._thread()
+        own = {_position(message): message for message in thread if self._is_own(message)}
+        unmarked = [message for message in thread if self._is_unmarked(message)]
+        free = (position for position in count() if position not in own)
+        for position, message in zip([next(free) for _ in unmarked], unmarked, strict=True):
+            own[position] = message
+            self._streamed[str(message["ts"])] = position
+        return own
+
+    def _is_unmarked(self, message: Answer) -> bool:
+        if (message.get("metadata") or {}).get("event_type") == _METADATA or message.get("files"):
+            return False
+        return bool(self._bot) and message.get("user") == self._bot and float(message["ts"]) > float(self._asked_ts)
 
     async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
         if not self._is_in_doubt:

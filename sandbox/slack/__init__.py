@@ -2,7 +2,22 @@
 
 from sandbox.slack.faults import Faults
 from sandbox.slack.journal import Call, Envelope
+from sandbox.slack.markup import Content, Task
 from sandbox.slack.server import SlackSandbox
-from sandbox.slack.workspace import Change, Channel, File, Message, User, Version
+from sandbox.slack.workspace import Change, Channel, File, Message, Stream, User, Version
 
-__all__ = ["Call", "Change", "Channel", "Envelope", "Faults", "File", "Message", "SlackSandbox", "User", "Version"]
+__all__ = [
+    "Call",
+    "Change",
+    "Channel",
+    "Content",
+    "Envelope",
+    "Faults",
+    "File",
+    "Message",
+    "SlackSandbox",
+    "Stream",
+    "Task",
+    "User",
+    "Version",
+]

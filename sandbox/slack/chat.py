@@ -8,7 +8,7 @@ from sandbox.slack.limits import MARKDOWN_TEXT, POSTED_TEXT, UPDATED_TEXT, check
 from sandbox.slack.markup import Content
 from sandbox.slack.payloads import TEAM_DOMAIN
 from sandbox.slack.web_api import WebApi
-from sandbox.slack.workspace import Channel, Message
+from sandbox.slack.workspace import Channel, Message, Workspace
 
 _TRUNCATED = "[WARN] A message of more than 40000 characters was truncated [json-pointer:/text]"
 
@@ -37,8 +37,8 @@ class Chat:
             content,
             user=self._workspace.bot.id,
             bot_id=self._workspace.bot_id,
-            thread_ts=self._thread(channel, arguments),
-            metadata=_metadata(arguments),
+            thread_ts=thread_of(self._workspace, channel, arguments),
+            metadata=metadata_of(arguments),
             unfurl_links=arguments.optional_flag("unfurl_links"),
             unfurl_media=arguments.optional_flag("unfurl_media"),
         )
@@ -50,11 +50,13 @@ class Chat:
         message = self._api.message(channel, arguments.required("ts"))
         self._own(message, "cant_update_message")
         self._api.writable(channel)
+        if message.stream is not None and message.stream.is_live:
+            raise SlackError("streaming_state_conflict")
         content = content_of(arguments)
         if not content.markdown and len(content.text) > UPDATED_TEXT:
             raise SlackError("msg_too_long")
         if "metadata" in arguments:
-            message.metadata = _metadata(arguments)
+            message.metadata = metadata_of(arguments)
         self._workspace.update(message, content, edited=content.blocks is None)
         updated = self._payloads.updated(message)
         return {"channel": channel.id, "ts": message.ts, "text": content.text, "message": updated}
@@ -63,6 +65,8 @@ class Chat:
         channel = self._api.channel(arguments)
         message = self._api.message(channel, arguments.required("ts"))
         self._own(message, "cant_delete_message")
+        if message.stream is not None and message.stream.is_live:
+            raise SlackError("cant_delete_message")
         self._workspace.delete(message)
         return {"channel": channel.id, "ts": message.ts}
 
@@ -78,7 +82,7 @@ class Chat:
             ephemeral_to=user,
             user=self._workspace.bot.id,
             bot_id=self._workspace.bot_id,
-            thread_ts=self._thread(channel, arguments),
+            thread_ts=thread_of(self._workspace, channel, arguments),
         )
         return {"message_ts": message.ts} | warning
 
@@ -116,20 +120,26 @@ class Chat:
             arguments = Arguments({"channel": named.id})
         return self._api.writable(self._api.channel(arguments))
 
-    def _thread(self, channel: Channel, arguments: Arguments) -> str | None:
-        thread_ts = arguments.text("thread_ts")
-        if not thread_ts:
-            return None
-        root = self._workspace.message(channel, thread_ts)
-        if root is None:
-            raise SlackError("thread_not_found")
-        if root.is_reply:
-            raise SlackError("cannot_reply_to_message")
-        return thread_ts
-
     def _own(self, message: Message, refusal: str) -> None:
         if message.bot_id != self._workspace.bot_id:
             raise SlackError(refusal)
+
+
+def thread_of(workspace: Workspace, channel: Channel, arguments: Arguments) -> str | None:
+    """The thread that a call names, if it names one.
+
+    Raises:
+        SlackError: `thread_not_found` or `cannot_reply_to_message`.
+    """
+    thread_ts = arguments.text("thread_ts")
+    if not thread_ts:
+        return None
+    root = workspace.message(channel, thread_ts)
+    if root is None:
+        raise SlackError("thread_not_found")
+    if root.is_reply:
+        raise SlackError("cannot_reply_to_message")
+    return thread_ts
 
 
 def content_of(arguments: Arguments) -> Content:
@@ -162,7 +172,12 @@ def _posted(content: Content) -> tuple[Content, dict[str, Any]]:
     return replace(content, text=content.text[:POSTED_TEXT]), warning
 
 
-def _metadata(arguments: Arguments) -> dict[str, Any] | None:
+def metadata_of(arguments: Arguments) -> dict[str, Any] | None:
+    """The metadata that a call brings.
+
+    Raises:
+        SlackError: `invalid_metadata_format`.
+    """
     metadata = arguments.json("metadata", error="invalid_metadata_format")
     if metadata is None or metadata == {}:
         return None

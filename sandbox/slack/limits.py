@@ -26,6 +26,11 @@ HEADER_TEXT = 150
 MARKDOWN_BLOCKS = 12_000
 #: Of all blocks of one message as JSON, with `msg_blocks_too_long`: not published, reported.
 BLOCKS_JSON = 13_200
+#: Of the title of a task or a plan in a stream.
+TASK_TEXT = 256
+#: Seconds that a stream lives, and the most that it holds, in bytes: not published, reported by many.
+STREAM_LIFE = 300.0
+STREAM_SIZE = 11_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +50,14 @@ RATES: Mapping[str, Sequence[Rate]] = {
     # Tier 1 on paper, which is one; a client that reconnects some times in a minute is nevertheless served.
     "apps.connections.open": [Rate(30)],
     "auth.test": [HUNDREDS],
+    "chat.appendStream": [TIER_4],
     "chat.delete": [TIER_3],
     "chat.getPermalink": [HUNDREDS],
     "chat.postEphemeral": [TIER_4],
     # One a second for each channel, short bursts allowed, and hundreds a minute in all.
     "chat.postMessage": [Rate(5, 5, per_channel=True), HUNDREDS],
+    "chat.startStream": [TIER_2],
+    "chat.stopStream": [TIER_2],
     "chat.update": [TIER_3],
     "conversations.history": [TIER_3],
     "conversations.info": [TIER_3],

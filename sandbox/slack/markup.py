@@ -22,16 +22,30 @@ _EVERYONE = frozenset({"channel", "here", "everyone"})
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """The card of one task in a streamed message; `status` is `pending`, `in_progress`, `complete` or `error`."""
+
+    id: str
+    title: str
+    status: str
+    details: str = ""
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """What a message is made of, as it was sent.
 
-    `markdown` says that `text` came as `markdown_text`; `link_names`, that plain `@name`s become mentions.
+    `markdown` says that `text` came as `markdown_text`; `link_names`, that plain `@name`s become mentions. `tasks`
+    and `plan` are what a stream shows beside its text: cards, and the title that they stand under.
     """
 
     text: str = ""
     blocks: Sequence[Mapping[str, Any]] | None = None
     markdown: bool = False
     link_names: bool = False
+    tasks: tuple[Task, ...] = ()
+    plan: str = ""
 
 
 def shown(content: Content, names: Names) -> str:

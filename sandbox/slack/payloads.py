@@ -84,10 +84,13 @@ class Payloads:
     def blocks(self, message: Message) -> list[dict[str, Any]]:
         if message.content.blocks is None:
             return rich_text(message.content.text)
-        return [
-            {**block, "block_id": block.get("block_id") or block_id(f"{message.ts}/{index}")}
-            for index, block in enumerate(message.content.blocks)
-        ]
+        told: list[dict[str, Any]] = []
+        for index, block in enumerate(message.content.blocks):
+            if message.stream is not None and block["type"] == "markdown":
+                told += rich_text(block["text"])
+            else:
+                told.append({**block, "block_id": block.get("block_id") or block_id(f"{message.ts}/{index}")})
+        return told
 
     def file(self, message: Message, file: File) -> dict[str, Any]:
         created = int(float(message.ts))

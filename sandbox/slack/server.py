@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from secrets import token_hex
+from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -22,6 +23,7 @@ from sandbox.slack.markup import Content
 from sandbox.slack.payloads import Payloads
 from sandbox.slack.presses import Presses
 from sandbox.slack.socket_mode import SocketMode
+from sandbox.slack.streams import Streams
 from sandbox.slack.web_api import SCOPES, WebApi
 from sandbox.slack.workspace import Change, Channel, File, Message, User, Workspace, new_id
 
@@ -86,6 +88,7 @@ class SlackSandbox:
         )
         api = WebApi(self._workspace, payloads, self.scopes, bot_token=self.bot_token, app_token=self.app_token)
         Chat(api)
+        Streams(api, speed=speed)
         Directory(api)
         self._files = Files(api, self._journal, self.faults)
         api.add("apps.connections.open", self._open_connection, tokens=("app",))
@@ -273,6 +276,12 @@ class SlackSandbox:
             raise ValueError("nothing was sent that could be sent again")
         for envelope in {envelope.id: envelope for envelope in told}.values():
             self._sockets.redeliver(envelope)
+
+    async def end_streams(self) -> None:
+        """End every stream as it ends when its time is over: without a word to the app."""
+        for message in self._workspace.everything():
+            if message.stream is not None and message.stream.is_live:
+                message.stream.ends_at = monotonic()
 
     async def drop_sockets(self) -> None:
         """Cut every connection without a word."""

@@ -2,14 +2,14 @@
 
 import secrets
 import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any, Literal
 
-from sandbox.slack.markup import Content, pings, shown
+from sandbox.slack.markup import Content, Task, pings, shown
 
-ChangeKind = Literal["posted", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
+ChangeKind = Literal["posted", "streamed", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
 
 
 def new_id(prefix: str) -> str:
@@ -60,11 +60,41 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One text that a message had: what people saw, whom it pings, and since when (monotonic seconds)."""
+    """One text that a message had: what people saw, whom it pings, and since when (monotonic seconds).
+
+    `content` is what it was made of.
+    """
 
     text: str
     pings: frozenset[str]
     at: float
+    content: Content
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The cards that stood beside the text, in a message that is streamed."""
+        return self.content.tasks
+
+
+@dataclass(eq=False, slots=True)
+class Stream:
+    """What makes a message one that is streamed.
+
+    Attributes:
+        recipient: who sees it grow. As reported, all others see what it began with until it ends.
+        ends_at: when it is over (monotonic seconds), at the latest.
+        kind: the way in which its calls bring text, as the first one had it: `markdown_text` or `chunks`.
+        size: how much it holds, in bytes.
+    """
+
+    recipient: str | None
+    ends_at: float
+    kind: str | None = None
+    size: int = 0
+
+    @property
+    def is_live(self) -> bool:
+        return monotonic() < self.ends_at
 
 
 @dataclass(eq=False, slots=True)
@@ -80,6 +110,7 @@ class Message:
         ephemeral_to: the one person who sees it; None for a message that all see.
         reactions: the people behind each emoji's name.
         unfurl_links, unfurl_media: as the caller asked; None where he did not say.
+        stream: set if it was begun by `chat.startStream`.
     """
 
     ts: str
@@ -101,11 +132,22 @@ class Message:
     files: Sequence[File] = ()
     unfurl_links: bool | None = None
     unfurl_media: bool | None = None
+    stream: Stream | None = None
 
     @property
     def text(self) -> str:
         """What people see: its blocks where it has some; mentions by name, entities decoded."""
         return self.versions[-1].text
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The cards that people see beside the text."""
+        return self.versions[-1].tasks
+
+    def seen_by(self, user: str) -> Version:
+        """What that person sees of it."""
+        is_for_another = self.stream is not None and self.stream.is_live and self.stream.recipient != user
+        return self.versions[0 if is_for_another else -1]
 
     @property
     def blocks(self) -> Sequence[Mapping[str, Any]] | None:
@@ -205,8 +247,11 @@ class Workspace:
 
     def latest(self, count: int) -> list[Message]:
         """The newest messages of the whole workspace, oldest first."""
-        everything = (message for messages in self._messages.values() for message in messages.values())
-        return sorted(everything, key=lambda message: message.ts)[-count:]
+        return sorted(self.everything(), key=lambda message: message.ts)[-count:]
+
+    def everything(self) -> Iterator[Message]:
+        """All that was ever posted."""
+        return (message for messages in self._messages.values() for message in messages.values())
 
     def thread(self, channel: Channel, thread_ts: str) -> list[Message]:
         """The thread's root and its replies, as far as they stand."""
@@ -245,6 +290,12 @@ class Workspace:
         message.edited_ts = self.new_ts() if edited else None
         self._tell(Change("updated", message))
 
+    def stream(self, message: Message, content: Content) -> None:
+        """Let a message that is being streamed grow. Apps are not told of it."""
+        message.content = content
+        message.versions.append(self._version(content))
+        self._tell(Change("streamed", message))
+
     def delete(self, message: Message) -> None:
         message.deleted = True
         self._tell(Change("deleted", message))
@@ -272,4 +323,4 @@ class Workspace:
     def _version(self, content: Content) -> Version:
         names = {user.id: user.name for user in self.users.values()}
         names |= {channel.id: channel.name for channel in self.channels.values()}
-        return Version(shown(content, names), pings(content, names), monotonic())
+        return Version(shown(content, names), pings(content, names), monotonic(), content)

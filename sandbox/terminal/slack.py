@@ -5,10 +5,13 @@ from html import escape
 
 from rich.emoji import Emoji
 
+from sandbox.slack import Content, SlackSandbox, Task
 from sandbox.slack import Message as SlackMessage
-from sandbox.slack import SlackSandbox
 from sandbox.terminal import mrkdwn, talk
 from sandbox.terminal.view import Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
+
+#: What Slack's icons say of a task that is not under way.
+_SIGNS = {"complete": "✓ ", "error": "✗ "}
 
 
 class SlackPlatform:
@@ -92,10 +95,14 @@ class SlackPlatform:
         for message in found:
             if message.is_reply and message.thread_ts is not None:
                 replies.setdefault(message.thread_ts, []).append(message)
-        return [self._message(message, replies.get(message.ts, ())) for message in found]
+        return [self._message(message, replies.get(message.ts, ()), person) for message in found]
 
-    def _message(self, message: SlackMessage, replies: Iterable[SlackMessage] = ()) -> Message:
-        shown = [self._message(reply) for reply in replies]
+    def _message(
+        self, message: SlackMessage, replies: Iterable[SlackMessage] = (), person: Person | None = None
+    ) -> Message:
+        """As that person sees it; without one, as he sees it who sees most of it."""
+        shown = [self._message(reply, (), person) for reply in replies]
+        seen = message.versions[-1] if person is None else message.seen_by(person.id)
         author = message.username or self._names.get(message.user or "", message.bot_id or "")
         return Message(
             id=message.ts,
@@ -103,12 +110,19 @@ class SlackPlatform:
             author=author,
             by_bot=message.bot_id == self._slack.bot_id,
             sent_at=float(message.ts),
-            text=self._texts.of((message.channel.id, message.ts), message.content, lambda: self._markdown(message)),
-            plain=talk.with_extras(message.text, (file.name for file in message.files), message.buttons),
+            text=self._texts.of(
+                (message.channel.id, message.ts), seen.content, lambda: self._markdown(seen.content, message)
+            ),
+            plain=talk.with_extras(
+                "\n".join([*map(_card, seen.tasks), *filter(None, [seen.text])]),
+                (file.name for file in message.files),
+                message.buttons,
+            ),
             thread=message.thread_ts if message.is_reply else None,
-            revision=len(message.versions) - 1,
+            revision=message.versions.index(seen),
             edited=message.edited,
             only_for=message.ephemeral_to,
+            pending=message.stream is not None and message.stream.is_live,
             reactions=tuple(
                 Reaction(Emoji.replace(f":{name}:"), len(users)) for name, users in message.reactions.items()
             ),
@@ -117,14 +131,16 @@ class SlackPlatform:
             buttons=message.buttons,
         )
 
-    def _markdown(self, message: SlackMessage) -> str:
-        if message.content.blocks:
-            text = mrkdwn.from_blocks(message.content.blocks, self._name)
-        elif message.content.markdown:
-            text = mrkdwn.from_markdown(message.content.text, self._name)
+    def _markdown(self, content: Content, message: SlackMessage) -> str:
+        if content.blocks:
+            text = mrkdwn.from_blocks(content.blocks, self._name)
+        elif content.markdown:
+            text = mrkdwn.from_markdown(content.text, self._name)
         else:
-            text = mrkdwn.from_mrkdwn(message.content.text, self._name)
-        return "\n\n".join(filter(None, [Emoji.replace(text), *(f"`[file {file.name}]`" for file in message.files)]))
+            text = mrkdwn.from_mrkdwn(content.text, self._name)
+        cards = [f"_{mrkdwn.from_mrkdwn(escape(_card(task), quote=False), self._name)}_" for task in content.tasks]
+        files = [f"`[file {file.name}]`" for file in message.files]
+        return "\n\n".join(filter(None, [*map(Emoji.replace, [*cards, text]), *files]))
 
     def _name(self, target: str) -> str:
         """The name behind `@U1`, `#C1` or `!here`."""
@@ -133,3 +149,8 @@ class SlackPlatform:
             return f"@{key.partition('^')[0]}"
         channels = {channel.id: channel.name for channel in self._slack.channels.values()}
         return f"{sign}{(self._names | channels).get(key, key)}"
+
+
+def _card(task: Task) -> str:
+    """The card of a task, in a line."""
+    return f"{_SIGNS.get(task.status, '')}{task.title}"

@@ -11,6 +11,7 @@ from sandbox.watch import Subscription
 _KINDS = {
     "posted": Kind.POSTED,
     "ephemeral": Kind.POSTED,
+    "streamed": Kind.UPDATED,
     "updated": Kind.UPDATED,
     "deleted": Kind.DELETED,
     "reaction_added": Kind.REACTED,

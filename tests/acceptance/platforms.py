@@ -8,8 +8,10 @@ from typing import Any, Protocol, TypeVar
 from sandbox.discord import Channel as DiscordPlace
 from sandbox.discord import DiscordSandbox
 from sandbox.discord import Message as DiscordMessage
+from sandbox.discord import Version as DiscordVersion
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
+from sandbox.slack import Version as SlackVersion
 
 T = TypeVar("T")
 
@@ -151,7 +153,7 @@ class Slack:
 
     @property
     def said_by_the_bot(self) -> int:
-        return sum(call.method == "chat.postMessage" for call in self.sandbox.calls)
+        return sum(call.method in ("chat.postMessage", "chat.startStream") for call in self.sandbox.calls)
 
     @property
     def is_connected(self) -> bool:
@@ -237,4 +239,11 @@ class Discord:
 
 def _shown(message: SlackMessage | DiscordMessage) -> Shown:
     pings = frozenset[str]().union(*(version.pings for version in message.versions))
-    return Shown(tuple(version.text for version in message.versions), pings)
+    return Shown(tuple(map(_read, message.versions)), pings)
+
+
+def _read(version: SlackVersion | DiscordVersion) -> str:
+    """What one reads in a version; of a stream without a text yet, what its card says."""
+    if isinstance(version, SlackVersion) and version.tasks and not version.text:
+        return version.tasks[-1].title
+    return version.text

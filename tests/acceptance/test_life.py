@@ -83,7 +83,7 @@ handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
 
     async def scenario(platform: Platform) -> None:
         await here[platform].say("go")
-        await bot.reply(platform, here[platform], lambda text: text.startswith("_Using"))
+        await bot.reply(platform, here[platform], lambda text: text.strip("_").startswith("Using"))
         await bot.ask(platform, platform.talk(), "still there?", "Here.")
 
     await bot.everywhere(scenario)

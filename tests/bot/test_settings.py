@@ -42,6 +42,7 @@ def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
             {"DISCORD_BOT_TOKEN": "no-token"},
             ["DISCORD_BOT_TOKEN: it must have two dots in it", "https://discord.com/developers/applications"],
         ),
+        ({"SLACK_STREAMING": "fast"}, ["SLACK_STREAMING: Input should be 'auto', 'native' or 'edit'"]),
         ({"DISCORD_GUILDS": "My Server"}, ["DISCORD_GUILDS: it must be ids of servers", "Copy Server ID"]),
         ({"DATABASE_URL": "postgresql://u:hidden@h:port/db"}, ["DATABASE_URL: it is not a URL"]),
         ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
@@ -67,6 +68,7 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
     pasted = {
         "SLACK_BOT_TOKEN": " xoxb-1\n",
         "SLACK_APP_TOKEN": "xapp-1 ",
+        "SLACK_STREAMING": " native ",
         "DISCORD_BOT_TOKEN": " a.b.c\n",
         "DISCORD_API_URL": "https://discord.example/api/v10/ ",
         "DISCORD_GUILDS": " 1, 2 ,",
@@ -78,6 +80,7 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
     assert settings.slack is not None
     assert settings.discord is not None
     assert (settings.slack.bot_token, settings.slack.app_token) == ("xoxb-1", "xapp-1")
+    assert settings.slack.streaming == "native"
     assert (settings.discord.bot_token, settings.discord.guilds) == ("a.b.c", frozenset({1, 2}))
     assert settings.discord.api_url == "https://discord.example/api/v10"
     assert settings.model == "openai/m"

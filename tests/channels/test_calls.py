@@ -89,3 +89,12 @@ async def test_what_has_taken_effect_is_not_made_again_and_what_was_too_often_is
     platform.failures = passing(1)
     assert await platform.caller.call("post", platform.send, budget, found=found) == "there"
     assert platform.calls == 5
+
+
+async def test_a_call_that_is_made_once_is_not_made_again_and_says_what_failed() -> None:
+    platform = Platform(*passing(1))
+    budget = platform.caller.budget("key", WINDOW)
+    with pytest.raises(PassingError, match="HTTP 500"):
+        await platform.caller.once("post", platform.send, budget)
+    assert platform.calls == 1
+    assert await platform.caller.once("post", platform.send, budget) == "sent"

@@ -99,8 +99,9 @@ async def test_what_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> Non
 
 async def test_where_no_file_may_be_shown_the_whole_is_in_messages(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
-        for rights in (getattr(sandbox, "scopes", set()), getattr(sandbox, "permissions", set())):
-            rights -= {"files:write", "attach_files"}
+        for rights in ("scopes", "permissions"):
+            held: set[str] = getattr(sandbox, rights, set())
+            held -= {"files:write", "attach_files"}
         await talk.say("long")
         (row,) = await ended(talk)
         assert row.state == "done"
@@ -243,7 +244,8 @@ async def test_it_waits_for_its_turn_and_shows_that_it_was_heard(sandbox: Any, t
     def script(_asked: Asked) -> Turn:
         nonlocal asked
         asked += 1
-        return {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}.get(asked, "It is 42.")
+        turns: dict[int, Turn] = {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}
+        return turns.get(asked, "It is 42.")
 
     async with talking(sandbox, tmp_path, script) as talk:
         await failed(talk, "first")

@@ -301,6 +301,21 @@ def test_keys_have_budgets_of_their_own_and_idle_ones_are_let_go() -> None:
     run(main)
 
 
+def test_what_could_be_spared_is_what_is_left_beside_one_for_each_that_is_live() -> None:
+    async def main() -> None:
+        budget = Budget(Window(4, 60))
+        assert budget.each == 4 / 60
+        with budget.live(), budget.live():
+            assert budget.each == 4 / 60 / 3
+            assert (budget.can_spare(2), budget.can_spare(3)) == (True, False)
+            await budget.admit(Priority.FINAL)
+            assert (budget.can_spare(1), budget.can_spare(2)) == (True, False)
+        budget.refused(30)
+        assert not budget.can_spare(0)
+
+    run(main)
+
+
 def test_a_faster_clock_makes_shorter_windows() -> None:
     async def main() -> None:
         budget, begun = Pacer(speed=10).budget("key", Window(1, 60)), now()

@@ -14,6 +14,7 @@ from channels.answer import Answerer
 from channels.channel import Channel
 from channels.slack import socket
 from channels.slack.channel import SlackChannel, SlackSettings, client
+from channels.slack.streams import Streaming
 from core.agent import AgentConfig, make_app
 from core.inbox import Inbox
 from core.models.adapter import ModelAdapter
@@ -43,8 +44,8 @@ def quick_pings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "PING_INTERVAL", 0.2)
 
 
-def settings_of(slack: SlackSandbox) -> SlackSettings:
-    return SlackSettings(slack.bot_token, slack.app_token, slack.api_url)
+def settings_of(slack: SlackSandbox, streaming: Streaming = "edit") -> SlackSettings:
+    return SlackSettings(slack.bot_token, slack.app_token, slack.api_url, streaming)
 
 
 @pytest.fixture
@@ -113,7 +114,12 @@ class Bot:
 
 @asynccontextmanager
 async def running(
-    slack: SlackSandbox, tmp_path: Path, *script: Any, time_limit: float = 30, connect: bool = True
+    slack: SlackSandbox,
+    tmp_path: Path,
+    *script: Any,
+    time_limit: float = 30,
+    connect: bool = True,
+    streaming: Streaming = "edit",
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
@@ -131,7 +137,7 @@ async def running(
         bot.answerer = Answerer(runtime, bot.turns, channels, time_limit=time_limit)
         bot.worker = Worker(bot.turns, bot.answerer.answer)
         bot.inbox = Inbox(database, sessions, bot.worker, app=app.name)
-        bot.channel = channels[SlackChannel.name] = SlackChannel(settings_of(slack), bot.inbox)
+        bot.channel = channels[SlackChannel.name] = SlackChannel(settings_of(slack, streaming), bot.inbox)
         work = asyncio.create_task(bot.worker.run())
         if connect:
             await bot.channel.start()

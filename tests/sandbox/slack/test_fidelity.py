@@ -205,6 +205,19 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
 
     await client.files_upload_v2(channel=general, thread_ts=question.ts, filename="a.md", content="# A")
     await client.conversations_replies(channel=general, ts=question.ts)
+    to_ada: dict[str, Any] = {"recipient_user_id": ada.id, "recipient_team_id": slack.team_id}
+    task = {"type": "task_update", "id": "1", "title": "Looking", "status": "in_progress"}
+    stream = await client.chat_startStream(channel=general, thread_ts=question.ts, chunks=[task], **to_ada)
+    await client.chat_appendStream(
+        channel=general, ts=stream["ts"], chunks=[{"type": "markdown_text", "text": "**x**"}]
+    )
+    await client.conversations_replies(channel=general, ts=question.ts)
+    await refused(client.chat_update(channel=general, ts=stream["ts"], text="too early"))
+    await client.chat_stopStream(channel=general, ts=stream["ts"], blocks=BLOCKS, metadata=metadata)
+    await refused(client.chat_stopStream(channel=general, ts=stream["ts"]))
+    await refused(client.chat_appendStream(channel=general, ts=stream["ts"], markdown_text="too late"))
+    await refused(client.chat_startStream(channel=general, thread_ts=question.ts))
+    await client.conversations_replies(channel=general, ts=question.ts, include_all_metadata=True)
 
     await refused(client.chat_postMessage(channel=general, text=""))
     await refused(client.chat_postMessage(channel=general, blocks=BLOCKS * 20))
@@ -236,9 +249,9 @@ async def walk_through_the_presses(slack: SlackSandbox, client: AsyncWebClient) 
     button = {"type": "button", "action_id": "yes", "value": "1", "text": {"type": "plain_text", "text": "Yes"}}
     for place in (slack.channels["general"], slack.open_dm("ada")):
         root = await slack.say("ada", place, "hello")
-        for thread in ({}, {"thread_ts": root.ts}):
+        for thread in (None, root.ts):
             blocks = [{"type": "actions", "elements": [button]}]
-            await client.chat_postMessage(channel=place.id, text="?", blocks=blocks, **thread)
+            await client.chat_postMessage(channel=place.id, text="?", blocks=blocks, thread_ts=thread)
             assert await slack.press("ada", slack.messages(place)[-1], "yes")
 
 

@@ -12,7 +12,7 @@ BUTTON = {"type": "button", "action_id": "again", "value": "7", "text": {"type":
 
 
 async def asking(slack: SlackSandbox) -> Message:
-    blocks = [
+    blocks: list[dict[str, Any]] = [
         {"type": "section", "text": {"type": "mrkdwn", "text": "It failed."}},
         {"type": "actions", "elements": [BUTTON]},
     ]

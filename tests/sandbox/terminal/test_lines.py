@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -232,7 +233,10 @@ async def test_without_a_terminal_the_standard_streams_are_lines(
 
 async def test_buttons_and_files_are_read_and_pressed(slack: SlackSandbox, bot: Bot) -> None:
     button = {"type": "button", "action_id": "again:1", "text": {"type": "plain_text", "text": "Again"}}
-    blocks = [{"type": "markdown", "text": "It failed."}, {"type": "actions", "elements": [button]}]
+    blocks: list[dict[str, Any]] = [
+        {"type": "markdown", "text": "It failed."},
+        {"type": "actions", "elements": [button]},
+    ]
     await bot.connect()
     await slack.wait_connected()
 

@@ -1,0 +1,203 @@
+import asyncio
+from typing import Any
+
+import pytest
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from sandbox.slack import Message, SlackSandbox, Task
+from tests.sandbox.slack.conftest import client_of, refusal
+
+
+@pytest.fixture
+async def question(slack: SlackSandbox) -> Message:
+    return await slack.say("ada", "general", "question")
+
+
+def to_ada(slack: SlackSandbox) -> dict[str, Any]:
+    return {"recipient_user_id": slack.people["ada"].id, "recipient_team_id": slack.team_id}
+
+
+def said(text: str) -> list[dict[str, Any]]:
+    return [{"type": "markdown_text", "text": text}]
+
+
+def task(status: str, title: str = "Looking", number: str = "1", **more: str) -> dict[str, Any]:
+    return {"type": "task_update", "id": number, "title": title, "status": status, **more}
+
+
+async def begin(slack: SlackSandbox, question: Message, **content: Any) -> tuple[Message, dict[str, Any]]:
+    """A stream under the question, and the arguments that name it."""
+    started = await client_of(slack).chat_startStream(
+        channel=question.channel.id, thread_ts=question.ts, **to_ada(slack), **content
+    )
+    message = slack.messages(question.channel, thread_ts=question.ts)[-1]
+    assert message.ts == started["ts"]
+    return message, {"channel": question.channel.id, "ts": message.ts}
+
+
+async def test_a_stream_grows_and_is_a_message_when_it_ends(
+    slack: SlackSandbox, client: AsyncWebClient, question: Message
+) -> None:
+    message, where = await begin(slack, question, markdown_text="It **is**")
+    await client.chat_appendStream(**where, markdown_text=" 42.")
+    await client.chat_stopStream(**where, markdown_text=" Sure.")
+    assert [version.text for version in message.versions] == ["It **is**", "It **is** 42.", "It **is** 42. Sure."]
+    assert (message.thread_ts, message.edited) == (question.ts, False)
+    await client.chat_update(**where, text="It is 43.")
+    assert message.text == "It is 43."
+    await client.chat_delete(**where)
+    assert message.deleted
+
+
+async def test_tasks_are_cards_that_change_in_place(
+    slack: SlackSandbox, client: AsyncWebClient, question: Message
+) -> None:
+    message, where = await begin(slack, question, chunks=[task("in_progress", details="one")])
+    await client.chat_appendStream(**where, chunks=[*said("Found."), task("complete", "Looked", details=", two")])
+    await client.chat_appendStream(**where, chunks=[task("pending", number="2"), {"type": "plan_update", "title": "P"}])
+    assert message.tasks == (Task("1", "Looked", "complete", details="one, two"), Task("2", "Looking", "pending"))
+    assert (message.text, message.content.plan) == ("Found.", "P")
+    await client.chat_stopStream(**where)
+    await client.chat_update(**where, text="Found it.")
+    assert not message.versions[-1].tasks
+
+
+async def test_only_who_asked_sees_it_grow(slack: SlackSandbox, client: AsyncWebClient, question: Message) -> None:
+    message, where = await begin(slack, question, markdown_text="a")
+    await client.chat_appendStream(**where, markdown_text="b")
+    ada, grace = slack.people["ada"].id, slack.people["grace"].id
+    assert (message.seen_by(ada).text, message.seen_by(grace).text) == ("ab", "a")
+    await client.chat_stopStream(**where)
+    assert message.seen_by(grace).text == "ab"
+
+
+async def test_what_is_being_streamed_can_be_neither_edited_nor_deleted(
+    slack: SlackSandbox, client: AsyncWebClient, question: Message
+) -> None:
+    _, where = await begin(slack, question)
+    assert (await refusal(client.chat_update(**where, text="x")))["error"] == "streaming_state_conflict"
+    assert (await refusal(client.chat_delete(**where)))["error"] == "cant_delete_message"
+
+
+async def test_a_channels_stream_is_for_somebody_and_in_a_thread(
+    slack: SlackSandbox, client: AsyncWebClient, question: Message
+) -> None:
+    where: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}
+    user: dict[str, Any] = {"recipient_user_id": slack.people["ada"].id}
+    team: dict[str, Any] = {"recipient_team_id": slack.team_id}
+    start = client.chat_startStream
+    assert (await refusal(start(**where, **team)))["error"] == "missing_recipient_user_id"
+    assert (await refusal(start(**where, **user)))["error"] == "missing_recipient_team_id"
+    assert (await refusal(start(**where, recipient_user_id="U0NOBODY", **team)))["error"] == "user_not_found"
+    nowhere = where | {"thread_ts": "1.000000"}
+    assert (await refusal(start(**nowhere, **to_ada(slack))))["error"] == "thread_not_found"
+    no_thread = client.api_call("chat.startStream", json={"channel": question.channel.id} | to_ada(slack))
+    assert (await refusal(no_thread))["error"] == "invalid_arguments"
+    direct = await slack.say("ada", slack.open_dm("ada"), "psst")
+    await start(channel=direct.channel.id, thread_ts=direct.ts)
+
+
+async def test_text_comes_in_one_way_and_the_first_call_settles_which(
+    slack: SlackSandbox, client: AsyncWebClient, question: Message
+) -> None:
+    _, where = await begin(slack, question, markdown_text="a")
+    both = client.chat_appendStream(**where, markdown_text="b", chunks=said("b"))
+    assert (await refusal(both))["error"] == "cannot_provide_both_markdown_text_and_chunks"
+    for call in (client.chat_appendStream, client.chat_stopStream):
+        assert (await refusal(call(**where, chunks=said("b"))))["error"] == "streaming_mode_mismatch"
+    _, bare = await begin(slack, question)
+    await client.chat_appendStream(**bare, chunks=said("b"))
+    assert (await refusal(client.chat_appendStream(**bare, markdown_text="b")))["error"] == "streaming_mode_mismatch"
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [{"type": "text", "text": "x"}],
+        [task("done")],
+        [task("complete", "x" * 257)],
+        [{"type": "task_update", "id": "1", "status": "complete"}],
+        [{"type": "plan_update", "title": "x" * 257}],
+        "no list",
+    ],
+)
+async def test_chunks_that_are_none_are_refused(
+    slack: SlackSandbox, client: AsyncWebClient, question: Message, chunks: Any
+) -> None:
+    _, where = await begin(slack, question)
+    call = client.api_call("chat.appendStream", json=where | {"chunks": chunks})
+    assert (await refusal(call))["error"] == "invalid_chunks"
+
+
+async def test_an_append_says_something(slack: SlackSandbox, client: AsyncWebClient, question: Message) -> None:
+    _, where = await begin(slack, question)
+    assert (await refusal(client.chat_appendStream(**where, markdown_text="")))["error"] == "no_text"
+    await client.chat_stopStream(**where)
+
+
+async def test_a_stream_dies_after_five_minutes_however_busy_it_is() -> None:
+    async with SlackSandbox(speed=1000, rate_limits=False) as slack:
+        client, question = client_of(slack), await slack.say("ada", "general", "question")
+        message, where = await begin(slack, question, markdown_text="a")
+
+        async def append_on_and_on() -> None:
+            while True:
+                await client.chat_appendStream(**where, markdown_text="b")
+
+        with pytest.raises(SlackApiError, match="message_not_in_streaming_state"):
+            await asyncio.wait_for(append_on_and_on(), 5)
+        assert (await refusal(client.chat_stopStream(**where)))["error"] == "message_not_in_streaming_state"
+        await client.chat_update(**where, text="recovered")
+        assert message.text == "recovered"
+
+
+async def test_a_stream_dies_when_it_is_told_to(slack: SlackSandbox, client: AsyncWebClient, question: Message) -> None:
+    _, where = await begin(slack, question)
+    await slack.end_streams()
+    assert (await refusal(client.chat_stopStream(**where)))["error"] == "message_not_in_streaming_state"
+
+
+async def test_a_stream_holds_eleven_thousand_bytes_and_tasks_count_twice(
+    slack: SlackSandbox, client: AsyncWebClient, question: Message
+) -> None:
+    _, where = await begin(slack, question, chunks=said("é" * 5_300))
+    assert (await refusal(client.chat_appendStream(**where, chunks=said("x" * 401))))["error"] == "msg_too_long"
+    wordy = task("complete", "x" * 150)
+    assert (await refusal(client.chat_stopStream(**where, chunks=[wordy])))["error"] == "msg_too_long"
+    await client.chat_appendStream(**where, chunks=said("x" * 400))
+    await client.chat_stopStream(**where)
+
+
+async def test_metadata_comes_with_the_stop_and_not_with_the_start(
+    slack: SlackSandbox, client: AsyncWebClient, question: Message
+) -> None:
+    metadata = {"event_type": "x", "event_payload": {"a": 1}}
+    message, where = await begin(slack, question, metadata=metadata)
+    assert not message.metadata
+    blocks = [{"type": "divider"}]
+    await client.chat_stopStream(**where, markdown_text="a", metadata=metadata, blocks=blocks)
+    assert message.metadata == metadata
+    assert [block["type"] for block in message.blocks or ()] == ["markdown", "divider"]
+
+
+async def test_another_ones_message_is_no_stream_of_the_app(
+    slack: SlackSandbox, client: AsyncWebClient, question: Message
+) -> None:
+    call = client.chat_appendStream(channel=question.channel.id, ts=question.ts, markdown_text="x")
+    assert (await refusal(call))["error"] == "message_not_owned_by_app"
+    posted = await client.chat_postMessage(channel=question.channel.id, text="x")
+    call = client.chat_appendStream(channel=question.channel.id, ts=posted["ts"], markdown_text="x")
+    assert (await refusal(call))["error"] == "message_not_in_streaming_state"
+
+
+async def test_starts_and_stops_have_a_smaller_budget_than_appends(
+    slack: SlackSandbox, client: AsyncWebClient, question: Message
+) -> None:
+    for _ in range(20):
+        _, where = await begin(slack, question)
+    with pytest.raises(SlackApiError, match="ratelimited"):
+        await begin(slack, question)
+    for _ in range(100):
+        await client.chat_appendStream(**where, markdown_text="x")
+    assert (await refusal(client.chat_appendStream(**where, markdown_text="x")))["error"] == "ratelimited"
