@@ -1,7 +1,8 @@
 """How good any schedule could be: bounds that follow from the limits alone, which the sandbox enforces.
 
-They are for schedules that know beforehand when each reply ends, and that show a reply as the others here do: a
-message that stands before there is text, edits of it, and one post for each further message that the text needs.
+They are for schedules that know beforehand when each reply ends, and that show a reply as a message that stands before
+there is text, edits of it (in Slack, appends to it as well, if it is streamed), and one post for each further message
+that the text needs.
 Each bound has the whole budget for itself: what shows text while it grows cannot be kept for the end as well.
 """
 
@@ -42,13 +43,15 @@ class Rules:
     """What a platform allows.
 
     Attributes:
-        edits: for all of a workspace, or (`edits_by_channel`) for each channel.
+        edits: what lets a message show more, for all of a workspace, or (`edits_by_channel`) for each channel.
+        endings: what lets it show its last word, for as many.
         posts: for each channel.
         posts_in_all: for all of a workspace.
         size: of one message, in characters.
     """
 
     edits: Window
+    endings: Window
     edits_by_channel: bool
     posts: Window
     posts_in_all: Window | None
@@ -57,8 +60,11 @@ class Rules:
 
 def _slack() -> Rules:
     (edits,), (posts, in_all) = slack.RATES["chat.update"], slack.RATES["chat.postMessage"]
+    (appends,), (stops,) = slack.RATES["chat.appendStream"], slack.RATES["chat.stopStream"]
+    assert edits.seconds == appends.seconds == stops.seconds, "their windows are counted as one"
     return Rules(
-        Window(edits.calls, edits.seconds, slides=True),
+        Window(edits.calls + appends.calls + stops.calls, edits.seconds, slides=True),
+        Window(edits.calls + stops.calls, edits.seconds, slides=True),
         False,
         Window(posts.calls, posts.seconds, slides=True),
         Window(in_all.calls, in_all.seconds, slides=True),
@@ -69,8 +75,10 @@ def _slack() -> Rules:
 def _discord() -> Rules:
     edits = discord.RATES["PATCH /channels/{channel}/messages/{message}"]
     posts = discord.RATES["POST /channels/{channel}/messages"]
+    by_edits = Window(edits.calls, edits.seconds, slides=False)
     return Rules(
-        Window(edits.calls, edits.seconds, slides=False),
+        by_edits,
+        by_edits,
         True,
         Window(posts.calls, posts.seconds, slides=False),
         None,
@@ -108,8 +116,8 @@ def best_ends(load: Load, rules: Rules) -> list[float]:
     First come, first served, with budgets that nobody has touched before; each by an edit or, if the reply needs
     more messages than one, by the post of its last one, whichever may go earlier.
     """
-    everywhere = [Lane(rules.edits)]
-    edits = [[Lane(rules.edits)] if rules.edits_by_channel else everywhere for _ in range(load.channels)]
+    everywhere = [Lane(rules.endings)]
+    edits = [[Lane(rules.endings)] if rules.edits_by_channel else everywhere for _ in range(load.channels)]
     in_all = [Lane(rules.posts_in_all)] if rules.posts_in_all else []
     posts = [[Lane(rules.posts), *in_all] for _ in range(load.channels)]
     waits = []

@@ -16,7 +16,7 @@ ONE = Load(1, 1, Ending.TOGETHER)
 def edits_of(calls: int, seconds: float, *, slides: bool) -> Rules:
     """Rules under which a reply is one message, and posts are as scarce as edits."""
     window = Window(calls, seconds, slides)
-    return Rules(window, False, window, None, size=1_000_000)
+    return Rules(window, window, False, window, None, size=1_000_000)
 
 
 def age_of(moments: tuple[float, ...], spans: float) -> float:
@@ -82,5 +82,7 @@ def test_finals_go_as_the_edits_allow_if_a_reply_is_one_message() -> None:
 
 
 def test_the_rules_are_the_sandboxs() -> None:
-    assert RULES["slack"].edits == Window(limits.TIER_3.calls, limits.TIER_3.seconds, slides=True)
+    edits, appends, stops = (rate.calls for rate in (limits.TIER_3, limits.TIER_4, limits.TIER_2))
+    assert RULES["slack"].edits == Window(edits + appends + stops, 60, slides=True)
+    assert RULES["slack"].endings == Window(edits + stops, 60, slides=True)
     assert {name: messages(rules) for name, rules in RULES.items()} == {"slack": 2, "discord": 4}
