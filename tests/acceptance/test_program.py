@@ -40,8 +40,11 @@ async def test_a_start_that_cannot_go_on_names_the_settings_and_nothing_else(
         assert words in said
 
 
-@pytest.mark.parametrize("command", ["check", "migrate", "run"])
-@pytest.mark.parametrize("is_there", [True, False], ids=["no database", "no folder"])
+@pytest.mark.parametrize(
+    ("command", "is_there"),
+    [("run", True), ("migrate", False), ("check", True)],
+    ids=["run: no database", "migrate: no folder", "check: no database"],
+)
 async def test_a_database_that_is_none_is_named(tmp_path: Path, command: str, is_there: bool) -> None:
     path = tmp_path / "other.db" if is_there else Path("/dev/null/data/x.db")
     if is_there:
