@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from channels import words
 from channels.channel import Surface
@@ -61,7 +62,7 @@ class Intake:
             return
         if call.is_reset:
             if await self.reset(inbound):
-                self._confirm(inbound)
+                self.run(self._say(inbound, words.RESET_DONE), name="confirmation")
         elif await self._inbox.accept(inbound) is Accepted.WAITS:
             self._receipts.give(inbound.address)
 
@@ -101,13 +102,14 @@ class Intake:
         return dropped is not None
 
     async def settle(self, seconds: float) -> None:
-        """Wait for confirmations and receipts, but for each no longer than so many seconds."""
+        """Wait for errands and receipts, but for each no longer than so many seconds."""
         if self._errands:
             await asyncio.wait(self._errands, timeout=seconds)
         await self._receipts.settle(seconds)
 
-    def _confirm(self, inbound: Inbound) -> None:
-        task = asyncio.create_task(self._say(inbound, words.RESET_DONE), name="confirmation")
+    def run(self, errand: Coroutine[Any, Any, None], *, name: str) -> None:
+        """Do something that nobody waits for but `settle`."""
+        task = asyncio.create_task(errand, name=name)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 

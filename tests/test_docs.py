@@ -25,10 +25,10 @@ from channels.discord.channel import DiscordChannel
 from channels.discord.commands import reset_command
 from channels.discord.login import PERMISSIONS, DiscordSettings, intents
 from channels.pacer import Window
-from channels.slack import files as slack_files
 from channels.slack import people as slack_people
 from channels.slack import streams as slack_streams
 from channels.slack import surface as slack_surface
+from channels.slack import tiers as slack_tiers
 from channels.slack.channel import RESET_COMMAND, SCOPES
 from channels.slack.hearing import hear
 from core import endings, errors
@@ -155,11 +155,11 @@ def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
     page = (REFERENCE / "slack.md").read_text()
     windows = {
         "Posts": slack_surface.POSTS,
-        "Starts of streams (`chat.startStream`)": slack_surface.TIER_2,
-        "Appends (`chat.appendStream`)": slack_streams.APPENDS,
-        "Stops of streams (`chat.stopStream`)": slack_surface.TIER_2,
-        "Edits (`chat.update`)": slack_files.TIER_3,
-        "Deletions, and looking for a post (`conversations.replies`)": slack_files.TIER_3,
+        "Starts of streams (`chat.startStream`)": slack_tiers.TIER_2,
+        "Appends (`chat.appendStream`)": slack_tiers.TIER_4,
+        "Stops of streams (`chat.stopStream`)": slack_tiers.TIER_2,
+        "Edits (`chat.update`)": slack_tiers.TIER_3,
+        "Deletions, and looking for a post (`conversations.replies`)": slack_tiers.TIER_3,
         "Names (`users.info`)": slack_people.TIER_4,
     }
     check_limits(page, slack_surface.LIMITS, windows)

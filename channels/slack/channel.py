@@ -17,7 +17,6 @@ from channels import words
 from channels.channel import Heard
 from channels.intake import Intake
 from channels.slack.api import SlackApi, is_passing, refusal
-from channels.slack.files import TIER_4
 from channels.slack.hearing import NAME, hear, place
 from channels.slack.people import People
 from channels.slack.reactions import receipts
@@ -25,6 +24,7 @@ from channels.slack.socket import connect
 from channels.slack.streams import Streaming, Streams, StreamSurface
 from channels.slack.surface import SlackSurface
 from channels.slack.text import plain, to_words, users_named
+from channels.slack.tiers import TIER_4
 from core.errors import SettingsError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Inbox
@@ -95,7 +95,6 @@ class SlackChannel:
             client=self._client, before_authorize=self._dispatch, attaching_conversation_kwargs_enabled=False
         )
         self._app.command(RESET_COMMAND)(self._take_reset_command)
-        self._pressing: set[asyncio.Task[None]] = set()
         self._socket = connect(self._app, settings.app_token)
 
     async def start(self) -> None:
@@ -111,8 +110,6 @@ class SlackChannel:
 
     async def stop(self) -> None:
         await self._socket.close_async()
-        if self._pressing:
-            await asyncio.wait(self._pressing, timeout=SETTLE_TIMEOUT)
         await self._intake.settle(SETTLE_TIMEOUT)
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
@@ -141,7 +138,7 @@ class SlackChannel:
             return await next()
         if body.get("type") == "block_actions":  # Slack: it waits for 3 seconds, and does not deliver it again
             for action in body.get("actions", ()):
-                self._begin_press(body, str(action.get("action_id")))
+                self._intake.run(self._take_press(body, str(action.get("action_id"))), name="press")
             return BoltResponse(status=200)
         try:
             if body.get("type") == "event_callback" and (call := hear(body)):
@@ -150,11 +147,6 @@ class SlackChannel:
             log.error("an event could not be taken: %s", traced(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
-
-    def _begin_press(self, body: Mapping[str, Any], button: str) -> None:
-        task = asyncio.create_task(self._take_press(body, button), name="press")
-        self._pressing.add(task)
-        task.add_done_callback(self._pressing.discard)
 
     async def _take_press(self, body: Mapping[str, Any], button: str) -> None:
         """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""

@@ -8,15 +8,8 @@ from collections.abc import Awaitable, Callable
 
 from channels.calls import RefusedError
 from channels.channel import File, Priority
-from channels.pacer import Window
 from channels.slack.api import Answer, SlackApi
-
-#: Slack's Tier 4, for each method by itself: 100 calls a minute for an app in a workspace; with half a
-#: second on top for what the network delays.
-TIER_4 = Window(calls=100, seconds=60.5)
-
-#: Slack's Tier 3: 50 calls.
-TIER_3 = Window(calls=50, seconds=60.5)
+from channels.slack.tiers import TIER_3, TIER_4
 
 #: Slack: what it says of a file that is gone.
 _GONE = {"file_not_found", "file_deleted"}

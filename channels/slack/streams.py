@@ -16,20 +16,18 @@ from typing import Any, Literal
 from channels.calls import PassingError, RefusedError
 from channels.channel import LAST_WORDS, Priority
 from channels.messages import Edited, Piece, Posted
-from channels.pacer import Budget, Window
+from channels.pacer import Budget
 from channels.receipts import Receipts
 from channels.slack.api import SlackApi
-from channels.slack.surface import TIER_2, SlackSurface
+from channels.slack.surface import SlackSurface
 from channels.slack.text import inert
+from channels.slack.tiers import TIER_2, TIER_4
 from channels.words import PLACEHOLDER
 
 log = logging.getLogger(__name__)
 
 #: `auto`: each reply as serves it best; `native`: by streams as long as Slack takes them; `edit`: by edits.
 Streaming = Literal["auto", "native", "edit"]
-
-#: Slack's Tier 4: 100 calls a minute for an app in a workspace.
-APPENDS = Window(calls=100, seconds=60.5)
 
 #: A stream dies after about five minutes and at about 11,000 bytes; it is stopped well before, in seconds and bytes.
 LIFETIME = 240.0
@@ -186,7 +184,7 @@ class StreamSurface(SlackSurface):
 
     @property
     def _appends(self) -> Budget:
-        return self._api.budget(("chat.appendStream", self._team), APPENDS)
+        return self._api.budget(("chat.appendStream", self._team), TIER_4)
 
     def _next(self, priority: Priority, *, is_new: bool) -> Budget:
         if self._stream is not None:

@@ -11,8 +11,9 @@ from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget, Window
 from channels.receipts import Receipts
 from channels.slack.api import Answer, SlackApi
-from channels.slack.files import TIER_3, Files
+from channels.slack.files import Files
 from channels.slack.text import SlackMarkdown, plain, size
+from channels.slack.tiers import TIER_2, TIER_3
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -24,9 +25,6 @@ LIMITS = Limits(chunk_size=3_500, measure=size, reserve=STATUS_RESERVE, dialect=
 #: Slack: one message a second in a channel, with short bursts. A shorter window would allow two bursts on end, and
 #: without the quarter of a second on top what the network delays would come too often.
 POSTS = Window(calls=5, seconds=5.25)
-
-#: Slack's Tier 2: 20 calls a minute.
-TIER_2 = Window(calls=20, seconds=60.5)
 
 #: Marks what was posted, so that it is found again when Slack's answer to its posting was lost.
 _METADATA = "parley_chunk"

@@ -1,0 +1,11 @@
+"""Slack's tiers: what a method may be called, each by itself, by an app in a workspace.
+
+Slack: docs.slack.dev/apis/web-api/rate-limits. So many calls a minute; with half a second on top for what the network
+delays.
+"""
+
+from channels.pacer import Window
+
+TIER_2 = Window(calls=20, seconds=60.5)
+TIER_3 = Window(calls=50, seconds=60.5)
+TIER_4 = Window(calls=100, seconds=60.5)
