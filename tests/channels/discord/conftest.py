@@ -9,32 +9,16 @@ from typing import Any
 
 import discord
 import pytest
-import sqlalchemy as sa
 from discord.gateway import DiscordWebSocket
 
-from channels.answer import Answerer
-from channels.channel import Channel
 from channels.discord import gateway
 from channels.discord.api import DiscordApi
 from channels.discord.channel import DiscordChannel
 from channels.discord.gateway import Connection
 from channels.discord.login import DiscordSettings, log_in, make_client
-from core.agent import AgentConfig, make_app
-from core.inbox import Inbox
-from core.models.adapter import ModelAdapter
-from core.models.catalog import Endpoints, make_provider
-from core.runtime import AgentRuntime
-from core.sessions.service import SessionService
-from core.store.database import Database
-from core.store.migrate import migrate
-from core.store.schema import inbox as inbox_table
-from core.store.schema import turns as turns_table
-from core.tokens import TokenCounter
-from core.turns import Turns
-from core.worker import Worker
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
-from sandbox.models import ScriptedOpenAI
+from tests.channels.wiring import Core, Wired, core_of
 from tests.sandbox.discord.shapes import SHAPES, faults_of_request
 
 POST = "POST /channels/{channel}/messages"
@@ -113,18 +97,13 @@ async def until(predicate: Callable[[], Any], *, seconds: float = 10) -> None:
             await asyncio.sleep(0.005)
 
 
-class Bot:
-    """Everything between Discord and the model, wired as the program wires it."""
+class Bot(Wired):
+    """Everything between Discord and the model."""
 
-    def __init__(self, server: DiscordSandbox, model: ScriptedOpenAI, database: Database) -> None:
+    def __init__(self, server: DiscordSandbox, channel: DiscordChannel, core: Core) -> None:
+        super().__init__(core)
         self.server = server
-        self.model = model
-        self.database = database
-        self.turns = Turns(database, pauses=(0.01, 0.01))
-        self.inbox: Inbox
-        self.channel: DiscordChannel
-        self.answerer: Answerer
-        self.worker: Worker
+        self.channel = channel
 
     @property
     def mention(self) -> str:
@@ -160,24 +139,6 @@ class Bot:
     def calls(self, route: str) -> list[Call]:
         return [call for call in self.server.calls if call.route == route]
 
-    async def turn_rows(self) -> list[Any]:
-        async with self.database.read() as connection:
-            query = sa.select(turns_table).order_by(turns_table.c.created_at)
-            return list((await connection.execute(query)).all())
-
-    async def settled(self, count: int) -> list[Any]:
-        """The turns, once so many have ended."""
-        async with asyncio.timeout(10):
-            while True:
-                rows = await self.turn_rows()
-                if sum(row.finished_at is not None for row in rows) >= count:
-                    return rows
-                await asyncio.sleep(0.01)
-
-    async def inbox_rows(self) -> list[Any]:
-        async with self.database.read() as connection:
-            return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
-
     async def sessions(self) -> list[str]:
         """In which session each accepted message is."""
         return [row.session for row in await self.inbox_rows()]
@@ -198,24 +159,10 @@ async def running(
     guilds: frozenset[int] = frozenset(),
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
-        database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
-        stack.push_async_callback(database.aclose)
-        await migrate(database)
-        endpoints = Endpoints(openai_api_key="sk-test-key-of-the-sandbox", openai_base_url=model.base_url)
-        provider, name = make_provider("openai/scripted", endpoints)
-        stack.push_async_callback(provider.aclose)
-        sessions = SessionService(database, TokenCounter(tmp_path), agent="parley")
-        app = make_app(AgentConfig(name="parley"), model=ModelAdapter(model=name, provider=provider), tools=[])
-        runtime = AgentRuntime(app, sessions)
-        stack.push_async_callback(runtime.aclose)
-        bot, channels = Bot(server, model, database), dict[str, Channel]()
-        bot.answerer = Answerer(runtime, bot.turns, channels, time_limit=time_limit)
-        bot.worker = Worker(bot.turns, bot.answerer.answer)
-        bot.inbox = Inbox(database, sessions, bot.worker, app=app.name)
-        bot.channel = DiscordChannel(settings_of(server, guilds=guilds), bot.inbox)
-        channels[DiscordChannel.name] = bot.channel
-        stack.push_async_callback(bot.channel.aclose)
+        core = await stack.enter_async_context(core_of(tmp_path, *script, time_limit=time_limit))
+        channel = core.channels[DiscordChannel.name] = DiscordChannel(settings_of(server, guilds=guilds), core.inbox)
+        stack.push_async_callback(channel.aclose)
+        bot = Bot(server, channel, core)
         left = await bot.turns.left_over()
         work = asyncio.create_task(bot.worker.run())
         try:

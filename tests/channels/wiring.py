@@ -1,0 +1,91 @@
+"""What stands behind an adapter: the real core with a scripted model, wired as the program wires it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from channels.answer import Answerer
+from channels.channel import Channel
+from core.agent import AgentConfig, make_app
+from core.inbox import Inbox
+from core.models.adapter import ModelAdapter
+from core.models.catalog import Endpoints, make_provider
+from core.runtime import AgentRuntime
+from core.sessions.service import SessionService
+from core.store.database import Database
+from core.store.migrate import migrate
+from core.store.schema import inbox as inbox_table
+from core.store.schema import turns as turns_table
+from core.tokens import TokenCounter
+from core.turns import Turns
+from core.worker import Worker
+from sandbox.models import ScriptedOpenAI
+
+
+@dataclass
+class Core:
+    """The parts; `channels` is where the adapter goes."""
+
+    model: ScriptedOpenAI
+    database: Database
+    turns: Turns
+    inbox: Inbox
+    answerer: Answerer
+    worker: Worker
+    channels: dict[str, Channel] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def core_of(tmp_path: Path, *script: Any, time_limit: float) -> AsyncIterator[Core]:
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
+        database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+        stack.push_async_callback(database.aclose)
+        await migrate(database)
+        endpoints = Endpoints(openai_api_key="sk-test-key-of-the-sandbox", openai_base_url=model.base_url)
+        provider, name = make_provider("openai/scripted", endpoints)
+        stack.push_async_callback(provider.aclose)
+        sessions = SessionService(database, TokenCounter(tmp_path), agent="parley")
+        app = make_app(AgentConfig(name="parley"), model=ModelAdapter(model=name, provider=provider), tools=[])
+        runtime = AgentRuntime(app, sessions)
+        stack.push_async_callback(runtime.aclose)
+        turns, channels = Turns(database, pauses=(0.01, 0.01)), dict[str, Channel]()
+        answerer = Answerer(runtime, turns, channels, time_limit=time_limit)
+        worker = Worker(turns, answerer.answer)
+        inbox = Inbox(database, sessions, worker, app=app.name)
+        yield Core(model, database, turns, inbox, answerer, worker, channels)
+
+
+class Wired:
+    """A bot between its platform and the model."""
+
+    def __init__(self, core: Core) -> None:
+        self.model = core.model
+        self.database = core.database
+        self.turns = core.turns
+        self.inbox = core.inbox
+        self.answerer = core.answerer
+        self.worker = core.worker
+
+    async def turn_rows(self) -> list[Any]:
+        async with self.database.read() as connection:
+            query = sa.select(turns_table).order_by(turns_table.c.created_at)
+            return list((await connection.execute(query)).all())
+
+    async def settled(self, count: int) -> list[Any]:
+        """The turns, once so many have ended."""
+        async with asyncio.timeout(10):
+            while True:
+                rows = await self.turn_rows()
+                if sum(row.finished_at is not None for row in rows) >= count:
+                    return rows
+                await asyncio.sleep(0.01)
+
+    async def inbox_rows(self) -> list[Any]:
+        async with self.database.read() as connection:
+            return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
