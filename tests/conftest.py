@@ -1,7 +1,51 @@
-"""How long the tests look for what nobody thought of: `make test ARGS="--hypothesis-profile thorough"` looks longer."""
+"""What all tests stand on: how long they look for what nobody thought of, and a PostgreSQL of their own.
 
+`make test ARGS="--hypothesis-profile thorough"` looks longer.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from core.store.database import Database
+from core.store.migrate import migrate
+from sandbox.postgres import PostgresSandbox
 
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
 settings.load_profile("quick")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresSandbox]:
+    """A server for all tests of a process."""
+    with PostgresSandbox() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresSandbox) -> str:
+    """A database with all tables and nothing in them, to be copied."""
+
+    async def filled(url: str) -> None:
+        database = Database(url)
+        await migrate(database)
+        await database.aclose()
+
+    with asyncio.Runner() as runner:
+        runner.run(filled(driven(postgres_server.create("template"))))
+    return "template"
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresSandbox, postgres_template: str) -> str:
+    """The URL of a database of its own, with all tables."""
+    return driven(postgres_server.create(f"test_{uuid.uuid4().hex}", template=postgres_template))
+
+
+def driven(url: str) -> str:
+    """The URL as SQLAlchemy has it."""
+    return url.replace("postgresql://", "postgresql+asyncpg://")

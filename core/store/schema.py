@@ -28,7 +28,7 @@ sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
 #: One accepted message of a platform, under a key that a second delivery has as well. `inbound` is the message;
 #: a reset takes it away, and the key stays. `parent` is there for a message that is to be answered once more: the
-#: turn that failed with it.
+#: turn that failed with it. `outcome` is there for a message that no turn answers: why.
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -55,8 +55,10 @@ sa.Index(
     postgresql_where=inbox.c.turn.is_(None) & inbox.c.outcome.is_(None),
 )
 
-#: One run of the agent on its way to an answer. A turn of the kind `retry` has the turn that failed for a parent;
-#: `origin` is the first in the line of parents, the turn itself if it has none.
+#: One run of the agent on its way to an answer, for all messages that name it. A turn of the kind `retry` has the turn
+#: that failed for a parent; `origin` is the first in the line of parents, the turn itself if it has none: what its run
+#: stores is stored under that. `owner` is the worker that runs it, for the `attempt`-th time; `cancel`, why it is to be
+#: ended.
 turns = sa.Table(
     "turns",
     metadata,
@@ -67,6 +69,9 @@ turns = sa.Table(
     sa.Column("parent", sa.Text),
     sa.Column("origin", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False, server_default="1"),
+    sa.Column("owner", sa.Text),
+    sa.Column("cancel", sa.Text),
     sa.Column("text", sa.Text),
     sa.Column("chunks", sa.JSON, nullable=False),
     sa.Column("usage", sa.JSON),
@@ -75,11 +80,47 @@ turns = sa.Table(
     sa.Column("finished_at", sa.Double),
 )
 sa.Index(
-    "ix_turns_one_running",
+    "ix_turns_one_under_way",
     turns.c.session,
     unique=True,
-    sqlite_where=turns.c.state.in_(["running", "answered"]),
-    postgresql_where=turns.c.state.in_(["running", "answered"]),
+    sqlite_where=turns.c.state.in_(["queued", "running", "answered"]),
+    postgresql_where=turns.c.state.in_(["queued", "running", "answered"]),
+)
+
+#: One running process. It works for as long as its lease lasts, by the database's clock, and lengthens it all the
+#: while; a turn whose owner's lease has ended, or who is not here, is anybody's. `live` is how many replies it shows
+#: on each of the platforms' budgets.
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("lease", sa.Double, nullable=False),
+    sa.Column("live", sa.JSON, nullable=False),
+)
+
+#: A platform's adapter, over all workers: the one that hears, where only one may, and until when all that was said has
+#: been heard.
+channels = sa.Table(
+    "channels",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("leader", sa.Text),
+    sa.Column("heard_at", sa.Double),
+)
+
+#: One call of a tool, from before it is made: `begun`, then `ended` with its result. `run` is the ADK invocation.
+tool_calls = sa.Table(
+    "tool_calls",
+    metadata,
+    sa.Column("session", sa.Text, primary_key=True),
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tool", sa.Text, nullable=False),
+    sa.Column("arguments", sa.JSON, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("result", sa.JSON(none_as_null=True)),
+    sa.Column("begun_at", sa.Double, nullable=False),
 )
 
 #: One stored ADK event, beside what people and searches read of it. `role` is user, assistant, tool, or event

@@ -41,10 +41,19 @@ class Faulty(Database):
             yield connection
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of either kind."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres"))
+    return f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
+
+
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Faulty]:
-    database = Faulty(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
-    await migrate(database)
+async def database(database_url: str) -> AsyncIterator[Faulty]:
+    database = Faulty(database_url)
+    if database.is_sqlite:
+        await migrate(database)
     yield database
     await database.aclose()
 

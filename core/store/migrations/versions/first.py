@@ -16,6 +16,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("session", "hash", name=op.f("pk_blobs")),
     )
     op.create_table(
+        "channels",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("leader", sa.Text(), nullable=True),
+        sa.Column("heard_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_channels")),
+    )
+    op.create_table(
         "inbox",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("event_key", sa.Text(), nullable=False),
@@ -87,6 +94,19 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("scope", "owner", "key", name=op.f("pk_state")),
     )
     op.create_table(
+        "tool_calls",
+        sa.Column("session", sa.Text(), nullable=False),
+        sa.Column("run", sa.Text(), nullable=False),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("tool", sa.Text(), nullable=False),
+        sa.Column("arguments", sa.JSON(), nullable=False),
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("result", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("begun_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("session", "run", "id", name=op.f("pk_tool_calls")),
+    )
+    op.create_table(
         "turns",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("session", sa.Text(), nullable=False),
@@ -95,6 +115,9 @@ def upgrade() -> None:
         sa.Column("parent", sa.Text(), nullable=True),
         sa.Column("origin", sa.Text(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("attempt", sa.Integer(), server_default="1", nullable=False),
+        sa.Column("owner", sa.Text(), nullable=True),
+        sa.Column("cancel", sa.Text(), nullable=True),
         sa.Column("text", sa.Text(), nullable=True),
         sa.Column("chunks", sa.JSON(), nullable=False),
         sa.Column("usage", sa.JSON(), nullable=True),
@@ -104,11 +127,18 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_turns")),
     )
     op.create_index(
-        "ix_turns_one_running",
+        "ix_turns_one_under_way",
         "turns",
         ["session"],
         unique=True,
-        sqlite_where=sa.text("state IN ('running', 'answered')"),
-        postgresql_where=sa.text("state IN ('running', 'answered')"),
+        sqlite_where=sa.text("state IN ('queued', 'running', 'answered')"),
+        postgresql_where=sa.text("state IN ('queued', 'running', 'answered')"),
     )
     op.create_index(op.f("ix_turns_session"), "turns", ["session"], unique=False)
+    op.create_table(
+        "workers",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("lease", sa.Double(), nullable=False),
+        sa.Column("live", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_workers")),
+    )
