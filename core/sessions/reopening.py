@@ -7,7 +7,7 @@ from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.history import interrupted
-from core.sessions.record import measured, to_row
+from core.sessions.record import columns, measured, to_row
 from core.store.schema import messages
 from core.tokens import estimate
 
@@ -39,19 +39,6 @@ def _answers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         calls = {call.id for call in event.get_function_calls() if call.id}
         if due := calls - answered - (event.long_running_tool_ids or set()):
             answer = interrupted(event, due)
-            made.append({**row, **_columns(answer)})
+            words, tokens = measured(answer)
+            made.append({**row, **columns(to_row(answer), tokens + estimate(words))})
     return made
-
-
-def _columns(event: Event) -> dict[str, Any]:
-    row, (words, tokens) = to_row(event), measured(event)
-    return {
-        "role": row.role,
-        "author": row.author,
-        "content": row.content,
-        "tool_calls": row.tool_calls,
-        "tokens": tokens + estimate(words),
-        "held": row.held,
-        "event": row.event,
-        "created_at": row.created_at,
-    }
