@@ -1,36 +1,76 @@
 """What a turn costs in the session service, by the length of the history: `make bench-sessions [LENGTHS="100 2000"]`.
 
 A plain turn of an ADK agent is one `get_session` and two `append_event`s. Each service is measured on a history of
-each length, in one run, on files in a temporary folder.
+each length, in one run, on files in a temporary folder and on a PostgreSQL of this machine's. What is there before is
+written past the services, for that would take longer than all that is measured.
 """
 
 import asyncio
 import gc
 import logging
+import sqlite3
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import sqlalchemy as sa
 from google.adk.events.event import Event
-from google.adk.sessions import BaseSessionService
+from google.adk.sessions import BaseSessionService, InMemorySessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.database_session_service import DatabaseSessionService
+from google.adk.sessions.schemas.v1 import StorageEvent
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
+from sqlalchemy.ext.asyncio import AsyncSession
 
+from core.sessions.record import columns, measured, to_row
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
+from core.store.schema import messages
 from core.tokens import TokenCounter
+from sandbox.postgres import PostgresSandbox
 
-LENGTHS = (100, 2_000)
-ROUNDS = 15
+LENGTHS = (100, 2_000, 10_000, 100_000)
+RECENT = 50
+
+#: A length is measured for so many turns, or as many as so many seconds hold, but for no fewer than so few.
+ROUNDS, SECONDS, FEWEST = 40, 15.0, 3
+
 WORDS = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor "
 APP, USER, SESSION = "bench", "somebody", "one"
+BATCH = 1_000
 
-Service = tuple[str, Callable[[Path], Awaitable[BaseSessionService]]]
+Fill = Callable[[list[Event]], Awaitable[None]]
+Stop = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A service on a database of its own.
+
+    Attributes:
+        fill: writes events into the one session, past the service.
+        configs: what is told to `get_session`, each measured by itself.
+    """
+
+    name: str
+    service: BaseSessionService
+    fill: Fill
+    stop: Stop
+    configs: Sequence[GetSessionConfig | None] = (None, GetSessionConfig(num_recent_events=RECENT))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Milliseconds: of a turn in the median, and of the longest stall of the event loop meanwhile."""
+
+    turn: float
+    stall: float
 
 
 def event(number: int) -> Event:
@@ -41,49 +81,138 @@ def event(number: int) -> Event:
     return Event(invocation_id=f"turn-{number // 2}", author=author, content=content)
 
 
-async def parley(folder: Path) -> BaseSessionService:
-    database = Database(f"sqlite+aiosqlite:///{folder / 'parley.db'}")
+async def parley(where: str, url: str) -> Contender:
+    database = Database(url)
     await migrate(database)
-    return SessionService(database, TokenCounter(Path(".parley/tiktoken")), agent="agent")
+    counter = TokenCounter(Path(".parley/tiktoken"))
+
+    async def fill(events: list[Event]) -> None:
+        rows = []
+        for said in events:
+            words, tokens = measured(said)
+            values = columns(to_row(said), tokens + await counter.count(words))
+            rows.append({"session": SESSION, "generation": 1, **values})
+        async with database.write() as connection:
+            await connection.execute(sa.insert(messages), rows)
+
+    service = SessionService(database, counter, agent="agent")
+    return Contender(f"Parley, {where}", service, fill, database.aclose, configs=(None,))
 
 
-async def adk_sqlite(folder: Path) -> BaseSessionService:
-    return SqliteSessionService(str(folder / "adk.db"))
+def adk_sqlite(path: Path) -> Contender:
+    async def fill(events: list[Event]) -> None:
+        insert = "INSERT INTO events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data)"
+        with sqlite3.connect(path) as connection:
+            connection.executemany(
+                f"{insert} VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (e.id, APP, USER, SESSION, e.invocation_id, e.timestamp, e.model_dump_json(exclude_none=True))
+                    for e in events
+                ),
+            )
+        connection.close()
+
+    service = SqliteSessionService(str(path))
+    return Contender("ADK SqliteSessionService", service, fill, service.close)
 
 
-async def adk_database(folder: Path) -> BaseSessionService:
-    return DatabaseSessionService(f"sqlite+aiosqlite:///{folder / 'adk-sqlalchemy.db'}")
+def adk_database(where: str, url: str) -> Contender:
+    service = DatabaseSessionService(url)
+
+    async def fill(events: list[Event]) -> None:
+        owner = Session(id=SESSION, app_name=APP, user_id=USER)
+        async with AsyncSession(service.db_engine) as session, session.begin():
+            session.add_all([StorageEvent.from_event(owner, said) for said in events])
+
+    return Contender(f"ADK DatabaseSessionService, {where}", service, fill, service.close)
 
 
-SERVICES: Sequence[Service] = (
-    ("Parley", parley),
-    ("ADK SqliteSessionService", adk_sqlite),
-    ("ADK DatabaseSessionService", adk_database),
-)
+def adk_memory() -> Contender:
+    service = InMemorySessionService()
+
+    async def fill(events: list[Event]) -> None:
+        service.sessions[APP][USER][SESSION].events.extend(events)
+
+    async def stop() -> None:
+        service.sessions.clear()
+
+    return Contender("ADK InMemorySessionService", service, fill, stop)
 
 
-async def measure(service: BaseSessionService, lengths: Sequence[int]) -> list[tuple[float, float]]:
-    """Median of `ROUNDS` turns, and the longest stall of the event loop meanwhile, in ms, at each length."""
-    session = await service.create_session(app_name=APP, user_id=USER, session_id=SESSION)
-    stored, figures = 0, []
-    for length in lengths:
-        while stored < length:
-            await service.append_event(session, event(stored))
-            stored += 1
+async def contenders(folder: Path, server: PostgresSandbox) -> list[Contender]:
+    def postgres(name: str) -> str:
+        return server.create(name).replace("postgresql://", "postgresql+asyncpg://")
+
+    return [
+        await parley("SQLite", f"sqlite+aiosqlite:///{folder / 'parley.db'}"),
+        await parley("PostgreSQL", postgres("parley")),
+        adk_sqlite(folder / "adk.db"),
+        adk_database("SQLite", f"sqlite+aiosqlite:///{folder / 'adk-sqlalchemy.db'}"),
+        adk_database("PostgreSQL", postgres("adk")),
+        adk_memory(),
+    ]
+
+
+class Entrant:
+    """A contender told one thing, and what it takes at the length that is measured now."""
+
+    def __init__(self, contender: Contender, config: GetSessionConfig | None) -> None:
+        self.contender = contender
+        self.name = contender.name if config is None else f"{contender.name}, {RECENT} events"
+        self.figures: list[Figures] = []
+        self._config = config
+        self._times: list[float] = []
+        self._stall = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        return len(self._times) < FEWEST or (len(self._times) < ROUNDS and sum(self._times) < SECONDS)
+
+    async def turn(self) -> None:
         stall = asyncio.create_task(longest_stall(), name="stall")
-        times = []
-        for _ in range(ROUNDS):
-            began = time.perf_counter()
-            loaded = await service.get_session(app_name=APP, user_id=USER, session_id=SESSION)
-            assert loaded is not None
-            session = loaded
-            for _ in range(2):
-                await service.append_event(session, event(stored))
-                stored += 1
-            times.append(time.perf_counter() - began)
+        await asyncio.sleep(0)
+        began = time.perf_counter()
+        session = await self.contender.service.get_session(
+            app_name=APP, user_id=USER, session_id=SESSION, config=self._config
+        )
+        assert session is not None
+        for number in range(2):
+            await self.contender.service.append_event(session, event(number))
+        self._times.append(time.perf_counter() - began)
+        await asyncio.sleep(0.002)  # so that the stall is seen of a turn that never waits
         stall.cancel()
-        figures.append((statistics.median(times) * 1000, await stall * 1000))
-    return figures
+        self._stall = max(self._stall, await stall)
+
+    def settle(self) -> None:
+        """Keep the figures of this length, and be ready for the next."""
+        self.figures.append(Figures(statistics.median(self._times) * 1000, self._stall * 1000))
+        self.forget()
+
+    def forget(self) -> None:
+        self._times, self._stall = [], 0.0
+
+
+async def measure(contenders: Sequence[Contender], lengths: Sequence[int]) -> dict[str, list[Figures]]:
+    """Each entrant's figures at each length."""
+    for contender in contenders:
+        await contender.service.create_session(app_name=APP, user_id=USER, session_id=SESSION)
+    entrants = [Entrant(contender, config) for contender in contenders for config in contender.configs]
+    filled = 0
+    for length in lengths:
+        for start in range(filled, length, BATCH):
+            for contender in contenders:
+                await contender.fill([event(number) for number in range(start, min(start + BATCH, length))])
+        filled = length
+        gc.collect()
+        gc.freeze()  # as the bot does when it is ready
+        for entrant in entrants:
+            await entrant.turn()
+            entrant.forget()  # for the first one finds nothing in any cache
+            while entrant.is_due:
+                await entrant.turn()
+            entrant.settle()
+        print(f"{length:,} events are measured", file=sys.stderr)
+    return {entrant.name: entrant.figures for entrant in entrants}
 
 
 async def longest_stall() -> float:
@@ -98,17 +227,40 @@ async def longest_stall() -> float:
         return worst
 
 
+def verdicts(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator[str]:
+    """What is to be reached, and what was."""
+    if not {100, 2_000} <= set(lengths):
+        return
+    short, long = lengths.index(100), lengths.index(2_000)
+    durable = {name: of[long].turn for name, of in figures.items() if "Sqlite" in name or "Database" in name}
+    whole = min(turn for name, turn in durable.items() if not name.endswith("events"))
+    recent = min(turn for name, turn in durable.items() if name.endswith("events"))
+    for name, ours in figures.items():
+        if not name.startswith("Parley"):
+            continue
+        yield f"{name}, at 2,000 events, beside the quicker of ADK's durable services:"
+        yield f"  as it comes, it takes {whole / ours[long].turn:.1f} times as long (to be reached: 25)"
+        yield f"  told to load {RECENT} events, {recent / ours[long].turn:.1f} times (3)"
+        yield f"  of its own time at 100 events: {ours[long].turn / ours[short].turn:.2f} (1.3)"
+        yield f"  longest stall of the loop, at any length: {max(of.stall for of in ours):.1f} ms (10)"
+
+
+def table(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator[str]:
+    yield f"{'a turn: get + 2 appends, ms (longest stall of the loop, ms)':60}" + "".join(f"{n:>18,}" for n in lengths)
+    for name, of in figures.items():
+        cells = (f"{at.turn:,.1f} ({at.stall:,.1f})" for at in of)
+        yield f"{name:60}" + "".join(f"{cell:>18}" for cell in cells)
+
+
 async def main(lengths: Sequence[int]) -> None:
     logging.disable(logging.WARNING)  # of each load that cuts
-    gc.collect()
-    gc.freeze()  # as the bot does when it is ready
-    print(f"{'a turn: get + 2 appends':28}" + "".join(f"{length:>10,} events" for length in lengths))
-    for name, make in SERVICES:
-        with tempfile.TemporaryDirectory() as folder:
-            figures = await measure(await make(Path(folder)), lengths)
-        print(f"{name:28}" + "".join(f"{turn:>14.1f} ms" for turn, _ in figures))
-        print(f"{'  longest stall of the loop':28}" + "".join(f"{stall:>14.1f} ms" for _, stall in figures))
+    with tempfile.TemporaryDirectory() as folder, PostgresSandbox() as server:
+        entered = await contenders(Path(folder), server)
+        figures = await measure(entered, lengths)
+        for contender in entered:
+            await contender.stop()
+    print(*table(figures, lengths), *verdicts(figures, lengths), sep="\n")
 
 
 if __name__ == "__main__":
-    asyncio.run(main([int(length) for length in sys.argv[1:]] or LENGTHS))
+    asyncio.run(main(sorted(int(length) for length in sys.argv[1:]) or LENGTHS))

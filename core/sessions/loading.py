@@ -216,10 +216,12 @@ class Loader:
             if i % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
             events.append(parsed(row.event, row.id))
-        data = await self._blobs({digest for event in events if event for digest in references(event)})
-        whole = [restored(event, data) if event and references(event) <= data.keys() else None for event in events]
-        if None in whole:
-            whole = await self._rebuilt(rows, whole)
+        wanted = [references(event) if event else set() for event in events]
+        if any(wanted):
+            data = await self._blobs(set().union(*wanted))
+            for i, (event, digests) in enumerate(zip(events, wanted, strict=True)):
+                events[i] = restored(event, data) if event and digests <= data.keys() else None
+        whole = await self._rebuilt(rows, events) if any(event is None for event in events) else events
         return [Entry(event, row.tokens) for row, event in zip(rows, whole, strict=True) if event]
 
     async def _rebuilt(self, rows: Sequence[Message], whole: Sequence[Event | None]) -> list[Event | None]:

@@ -3,12 +3,13 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
@@ -23,9 +24,11 @@ from core.sessions.history import is_user_message, sendable
 from core.sessions.loading import Life, Loader, opened
 from core.sessions.record import is_state_only, measured, media_size, stored
 from core.store.database import Database
-from core.store.retrying import retried
+from core.store.retrying import PAUSES, retried
 from core.store.schema import blobs, messages, sessions, state
 from core.tokens import TokenCounter
+
+T = TypeVar("T")
 
 _HEAVY = 256 * 1024  # bytes of media from which a record is made off the event loop
 
@@ -49,15 +52,23 @@ class SessionService(BaseSessionService):
     Args:
         budget: how many tokens of history are loaded (None or 0: 32,000).
         agent: the root agent's name, for messages that do not tell who said them.
+        pauses: seconds between the tries while the database is away.
     """
 
     def __init__(
-        self, database: Database, counter: TokenCounter, *, budget: int | None = None, agent: str = ""
+        self,
+        database: Database,
+        counter: TokenCounter,
+        *,
+        budget: int | None = None,
+        agent: str = "",
+        pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
         self._counter = counter
         self._budget = budget
         self._agent = agent
+        self._pauses = pauses
 
     async def create_session(
         self,
@@ -102,10 +113,7 @@ class SessionService(BaseSessionService):
             events = await loader.load() if wanted else []
             return _session(session_id, found.life, found.updated_at, found.state, _picked(events, config))
 
-        try:
-            return await retried(load, what=f"loading session {session_id}")
-        except (ValueError, TypeError, AttributeError) as error:
-            raise DamagedSessionError(f"session {session_id}: what is stored of it cannot be read") from error
+        return await self._persist(load, session_id)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         c = sessions.c
@@ -148,6 +156,7 @@ class SessionService(BaseSessionService):
         Raises:
             SessionNotFoundError: the session was deleted.
             SessionResetError: the session was reset after it was loaded; nothing is stored.
+            DamagedSessionError: what is stored of it cannot be read, and would have to be.
         """
         if event.partial:
             return event
@@ -158,16 +167,15 @@ class SessionService(BaseSessionService):
         appender = Appender(
             self._database, session.app_name, session.user_id, session.id, session.generation, session._created_at
         )
-        what = f"an event of session {session.id}"
         if is_state_only(event):
-            await retried(partial(appender.change_state, event), what=what)
+            await self._persist(partial(appender.change_state, event), session.id)
             session.last_update_time = event.timestamp
             self._update_session_state(session, event)
             return event
         event, row = (await asyncio.to_thread(stored, event)) if media_size(event) > _HEAVY else stored(event)
         words, tokens = measured(event)
         tokens += await self._counter.count(words)
-        await retried(partial(appender.append, event, row, tokens), what=what)
+        await self._persist(partial(appender.append, event, row, tokens), session.id)
         session.last_update_time = event.timestamp
         self._commit_event_to_session(session, event)
         if is_user_message(event):  # what an earlier turn left open stays unanswered now
@@ -194,6 +202,15 @@ class SessionService(BaseSessionService):
         await _forget(connection, session_id)
         row = await _life_of(connection, session_id)
         return None if row is None else int(row.generation)
+
+    async def _persist(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
+        """Do `work` on a session, again for as long as the database is away."""
+        try:
+            return await retried(work, what=f"session {session_id}", pauses=self._pauses)
+        except SessionNotFoundError:  # which is a ValueError too
+            raise
+        except (ValueError, TypeError, AttributeError) as error:  # what the columns hold is not what belongs there
+            raise DamagedSessionError(f"session {session_id}: what is stored of it cannot be read") from error
 
 
 async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> int:

@@ -19,13 +19,13 @@ class Prepared:
 
     sql: str
     writes: bool
-    _compiled: SQLCompiler
+    _defaults: Mapping[str, Any]
     _places: tuple[str, ...]
     _binders: Mapping[str, Callable[[Any], Any]]
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:
         """The values of the parameters in the order of their places in `sql`."""
-        known = self._compiled.construct_params(values)
+        known = {**self._defaults, **values}
         for name, bind in self._binders.items():
             known[name] = bind(known[name])
         return [known[name] for name in self._places]
@@ -51,7 +51,7 @@ class Statement:
         return Prepared(
             str(compiled),
             made.is_dml,
-            compiled,
+            compiled.params,
             tuple(compiled.positiontup or ()),
             {name: bind for name, bind in binders.items() if bind is not None},
         )
