@@ -1,8 +1,8 @@
 """What a turn costs in the session service, by the length of the history: `make bench-sessions [LENGTHS="100 2000"]`.
 
 A plain turn of an ADK agent is one `get_session` and two `append_event`s. Each service is measured on a history of
-each length, in one run, on files in a temporary folder and on a PostgreSQL of this machine's. What is there before is
-written past the services, for that would take longer than all that is measured.
+each length, in one run, on files in a temporary folder and on a PostgreSQL of this machine's own. What is there
+before is written past the services, for that would take longer than all that is measured.
 """
 
 import asyncio
@@ -41,11 +41,14 @@ RECENT = 50
 #: A length is measured for so many turns, or as many as so many seconds hold, but for no fewer than so few.
 ROUNDS, SECONDS, FEWEST = 40, 15.0, 3
 
+#: So many turns an entrant takes on end.
+SPELL = 8
+
 WORDS = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor "
-APP, USER, SESSION = "bench", "somebody", "one"
+APP, USER = "bench", "somebody"
 BATCH = 1_000
 
-Fill = Callable[[list[Event]], Awaitable[None]]
+Fill = Callable[[str, list[Event]], Awaitable[None]]
 Stop = Callable[[], Awaitable[None]]
 
 
@@ -54,7 +57,7 @@ class Contender:
     """A service on a database of its own.
 
     Attributes:
-        fill: writes events into the one session, past the service.
+        fill: writes events into a session, past the service.
         configs: what is told to `get_session`, each measured by itself.
     """
 
@@ -86,12 +89,12 @@ async def parley(where: str, url: str) -> Contender:
     await migrate(database)
     counter = TokenCounter(Path(".parley/tiktoken"))
 
-    async def fill(events: list[Event]) -> None:
+    async def fill(session: str, events: list[Event]) -> None:
         rows = []
         for said in events:
             words, tokens = measured(said)
             values = columns(to_row(said), tokens + await counter.count(words))
-            rows.append({"session": SESSION, "generation": 1, **values})
+            rows.append({"session": session, "generation": 1, **values})
         async with database.write() as connection:
             await connection.execute(sa.insert(messages), rows)
 
@@ -100,13 +103,13 @@ async def parley(where: str, url: str) -> Contender:
 
 
 def adk_sqlite(path: Path) -> Contender:
-    async def fill(events: list[Event]) -> None:
+    async def fill(session: str, events: list[Event]) -> None:
         insert = "INSERT INTO events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data)"
         with sqlite3.connect(path) as connection:
             connection.executemany(
                 f"{insert} VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
-                    (e.id, APP, USER, SESSION, e.invocation_id, e.timestamp, e.model_dump_json(exclude_none=True))
+                    (e.id, APP, USER, session, e.invocation_id, e.timestamp, e.model_dump_json(exclude_none=True))
                     for e in events
                 ),
             )
@@ -119,10 +122,10 @@ def adk_sqlite(path: Path) -> Contender:
 def adk_database(where: str, url: str) -> Contender:
     service = DatabaseSessionService(url)
 
-    async def fill(events: list[Event]) -> None:
-        owner = Session(id=SESSION, app_name=APP, user_id=USER)
-        async with AsyncSession(service.db_engine) as session, session.begin():
-            session.add_all([StorageEvent.from_event(owner, said) for said in events])
+    async def fill(session: str, events: list[Event]) -> None:
+        owner = Session(id=session, app_name=APP, user_id=USER)
+        async with AsyncSession(service.db_engine) as database, database.begin():
+            database.add_all([StorageEvent.from_event(owner, said) for said in events])
 
     return Contender(f"ADK DatabaseSessionService, {where}", service, fill, service.close)
 
@@ -130,8 +133,8 @@ def adk_database(where: str, url: str) -> Contender:
 def adk_memory() -> Contender:
     service = InMemorySessionService()
 
-    async def fill(events: list[Event]) -> None:
-        service.sessions[APP][USER][SESSION].events.extend(events)
+    async def fill(session: str, events: list[Event]) -> None:
+        service.sessions[APP][USER][session].events.extend(events)
 
     async def stop() -> None:
         service.sessions.clear()
@@ -154,65 +157,87 @@ async def contenders(folder: Path, server: PostgresSandbox) -> list[Contender]:
 
 
 class Entrant:
-    """A contender told one thing, and what it takes at the length that is measured now."""
+    """A contender told one thing, at one length."""
 
-    def __init__(self, contender: Contender, config: GetSessionConfig | None) -> None:
-        self.contender = contender
+    def __init__(self, contender: Contender, config: GetSessionConfig | None, length: int, rounds: int) -> None:
         self.name = contender.name if config is None else f"{contender.name}, {RECENT} events"
-        self.figures: list[Figures] = []
+        self._service = contender.service
         self._config = config
+        self._session = session_of(length)
+        self._rounds = rounds
         self._times: list[float] = []
         self._stall = 0.0
 
     @property
     def is_due(self) -> bool:
-        return len(self._times) < FEWEST or (len(self._times) < ROUNDS and sum(self._times) < SECONDS)
+        count = len(self._times)
+        return count < min(FEWEST, self._rounds) or (count < self._rounds and sum(self._times) < SECONDS)
 
-    async def turn(self) -> None:
-        stall = asyncio.create_task(longest_stall(), name="stall")
-        await asyncio.sleep(0)
-        began = time.perf_counter()
-        session = await self.contender.service.get_session(
-            app_name=APP, user_id=USER, session_id=SESSION, config=self._config
-        )
-        assert session is not None
-        for number in range(2):
-            await self.contender.service.append_event(session, event(number))
-        self._times.append(time.perf_counter() - began)
-        await asyncio.sleep(0.002)  # so that the stall is seen of a turn that never waits
-        stall.cancel()
-        self._stall = max(self._stall, await stall)
+    @property
+    def figures(self) -> Figures:
+        return Figures(statistics.median(self._times) * 1000, self._stall * 1000)
 
-    def settle(self) -> None:
-        """Keep the figures of this length, and be ready for the next."""
-        self.figures.append(Figures(statistics.median(self._times) * 1000, self._stall * 1000))
-        self.forget()
+    async def begin(self) -> None:
+        """A turn that does not count, for the first one finds nothing in any cache."""
+        await self._turn()
 
-    def forget(self) -> None:
-        self._times, self._stall = [], 0.0
-
-
-async def measure(contenders: Sequence[Contender], lengths: Sequence[int]) -> dict[str, list[Figures]]:
-    """Each entrant's figures at each length."""
-    for contender in contenders:
-        await contender.service.create_session(app_name=APP, user_id=USER, session_id=SESSION)
-    entrants = [Entrant(contender, config) for contender in contenders for config in contender.configs]
-    filled = 0
-    for length in lengths:
-        for start in range(filled, length, BATCH):
-            for contender in contenders:
-                await contender.fill([event(number) for number in range(start, min(start + BATCH, length))])
-        filled = length
+    async def go_on(self) -> None:
+        """Some turns."""
         gc.collect()
         gc.freeze()  # as the bot does when it is ready
-        for entrant in entrants:
-            await entrant.turn()
-            entrant.forget()  # for the first one finds nothing in any cache
-            while entrant.is_due:
-                await entrant.turn()
-            entrant.settle()
-        print(f"{length:,} events are measured", file=sys.stderr)
-    return {entrant.name: entrant.figures for entrant in entrants}
+        until = time.perf_counter() + SECONDS / 10
+        for _ in range(min(SPELL, self._rounds - len(self._times))):
+            stall = asyncio.create_task(longest_stall(), name="stall")
+            await asyncio.sleep(0)
+            self._times.append(await self._turn())
+            await asyncio.sleep(0.002)  # so that the stall is seen of a turn that never waits
+            stall.cancel()
+            self._stall = max(self._stall, await stall)
+            if time.perf_counter() > until:
+                return
+
+    async def _turn(self) -> float:
+        """The seconds that one took."""
+        said = [event(number) for number in range(2)]
+        began = time.perf_counter()
+        session = await self._service.get_session(
+            app_name=APP, user_id=USER, session_id=self._session, config=self._config
+        )
+        assert session is not None
+        for one in said:
+            await self._service.append_event(session, one)
+        return time.perf_counter() - began
+
+
+async def measure(
+    contenders: Sequence[Contender], lengths: Sequence[int], *, rounds: int = ROUNDS
+) -> dict[str, list[Figures]]:
+    """Each contender's figures at each length, over so many turns.
+
+    Each history is there from the beginning, and all entrants take turns: what else the machine does in these minutes
+    falls on all alike.
+    """
+    entrants = []
+    for length in lengths:
+        for contender in contenders:
+            await contender.service.create_session(app_name=APP, user_id=USER, session_id=session_of(length))
+            for start in range(0, length, BATCH):
+                batch = [event(number) for number in range(start, min(start + BATCH, length))]
+                await contender.fill(session_of(length), batch)
+            entrants += [Entrant(contender, config, length, rounds) for config in contender.configs]
+    for entrant in entrants:
+        await entrant.begin()
+    while due := [entrant for entrant in entrants if entrant.is_due]:
+        for entrant in due:
+            await entrant.go_on()
+    figures: dict[str, list[Figures]] = {}
+    for entrant in entrants:
+        figures.setdefault(entrant.name, []).append(entrant.figures)
+    return figures
+
+
+def session_of(length: int) -> str:
+    return f"of-{length}-events"
 
 
 async def longest_stall() -> float:

@@ -81,9 +81,8 @@ class Appender:
         begins = is_user_message(event)
         if not answers and not begins:
             return
-        held = sa.select(messages.c.id, messages.c.held).where(
-            messages.c.session == self.session, messages.c.held.is_not(None)
-        )
+        of_this_life = (messages.c.session == self.session) & (messages.c.generation == self.generation)
+        held = sa.select(messages.c.id, messages.c.held).where(of_this_life, messages.c.held.is_not(None))
         for id_, calls in (await connection.execute(held)).all():
             if begins and calls and all(calls.values()):
                 noted = None
@@ -102,7 +101,7 @@ def _make_insert(dialect: str) -> sa.Insert:
     """
     names = [column.name for column in messages.c if column is not messages.c.id]
     life = (
-        sa.select(sessions.c.id)
+        sa.select(sessions.c.id, sessions.c.generation)
         .where(
             sessions.c.id == sa.bindparam("session", type_=sa.Text),
             sessions.c.generation == sa.bindparam("generation", type_=sa.Integer),
@@ -111,7 +110,8 @@ def _make_insert(dialect: str) -> sa.Insert:
         .with_for_update(key_share=True)
         .subquery("life")
     )
-    held = sa.exists().where(messages.c.session == life.c.id, messages.c.held.is_not(None))
+    of_life = (messages.c.session == life.c.id) & (messages.c.generation == life.c.generation)
+    held = sa.exists().where(of_life, messages.c.held.is_not(None))
     touches_held = sa.bindparam("touches_held", type_=sa.Boolean)
     values = (sa.bindparam(name, type_=messages.c[name].type) for name in names)
     row = sa.select(*values).select_from(life).where(sa.not_(sa.and_(touches_held, held)))

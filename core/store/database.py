@@ -112,12 +112,18 @@ class _Single:
                 if self._driver is None:
                     self._connection = await self._engine.connect()
                     self._driver = (await self._connection.get_raw_connection()).driver_connection
-        rows: list[tuple[Any, ...]] = await self._driver.execute_fetchall(sql, arguments)
+        try:
+            rows: list[tuple[Any, ...]] = await self._driver.execute_fetchall(sql, arguments)
+        except Exception:  # a query that broke off would hold on to its moment: others would see nothing newer
+            await self.aclose()
+            raise
         return rows
 
     async def aclose(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
+        connection, self._connection, self._driver = self._connection, None, None
+        if connection is not None:
+            await connection.invalidate()
+            await connection.close()
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

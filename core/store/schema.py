@@ -151,6 +151,7 @@ sa.Index("ix_messages_event_id", messages.c.session, messages.c.event_id, unique
 sa.Index(
     "ix_messages_held",
     messages.c.session,
+    messages.c.generation,
     messages.c.id,
     sqlite_where=messages.c.held.is_not(None),
     postgresql_where=messages.c.held.is_not(None),

@@ -70,7 +70,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_messages_held",
         "messages",
-        ["session", "id"],
+        ["session", "generation", "id"],
         unique=False,
         sqlite_where=sa.text("held IS NOT NULL"),
         postgresql_where=sa.text("held IS NOT NULL"),
