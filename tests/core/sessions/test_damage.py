@@ -41,13 +41,23 @@ async def run(database: Database, sql: str) -> None:
         await connection.exec_driver_sql(sql)
 
 
-@pytest.mark.parametrize("damage", [*SQLITE, *BOTH])
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("damage", SQLITE)
+async def test_what_sqlite_lets_in_is_said_and_forgotten_by_a_reset(
+    service: SessionService, database: Database, damage: str
+) -> None:
+    await is_said_and_forgotten(service, database, SQLITE[damage])
+
+
+@pytest.mark.parametrize("damage", BOTH)
 async def test_what_cannot_be_read_is_said_and_forgotten_by_a_reset(
     service: SessionService, database: Database, damage: str
 ) -> None:
-    if damage in SQLITE and not database.is_sqlite:
-        pytest.skip("PostgreSQL lets no such thing in")
-    await talked(service, database, (SQLITE | BOTH)[damage])
+    await is_said_and_forgotten(service, database, BOTH[damage])
+
+
+async def is_said_and_forgotten(service: SessionService, database: Database, damage: str) -> None:
+    await talked(service, database, damage)
     with pytest.raises(DamagedSessionError) as caught:
         await load(service)
     assert "reset" in caught.value.public
@@ -71,11 +81,10 @@ async def test_an_event_that_cannot_be_read_is_rebuilt_from_what_stands_beside_i
     assert texts((await load(service)).events) == ["hi", "hello", "and?"]
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_shared_state_that_cannot_be_read_is_left_out_and_logged(
     service: SessionService, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if not database.is_sqlite:
-        pytest.skip("PostgreSQL lets no such thing in")
     await create(service, state={"a": 1, "app:secret": 2, "app:b": 3})
     await run(database, "UPDATE state SET value = 'sesame' WHERE key = 'secret'")
     assert (await load(service)).state == {"a": 1, "app:b": 3}
