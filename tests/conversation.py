@@ -18,6 +18,7 @@ from google.adk.tools.base_tool import BaseTool
 
 from core.agent import DEFAULT_NAME, AgentConfig, make_app
 from core.events import StreamEvent
+from core.journal import Journal
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, ProviderEvent, Request, Text
 from core.plugins import GuardPlugin
@@ -153,7 +154,8 @@ async def converse(tmp_path: Path) -> AsyncIterator[Converse]:
             sessions = SessionService(database, TokenCounter(tmp_path), budget=budget, agent=agent)
             model = adapter(provider or ScriptedProvider())
             config = AgentConfig(name=agent or DEFAULT_NAME)
-            app = app or make_app(config, model=model, tools=[adapt(tool) for tool in tools])
+            journal = Journal(database)
+            app = app or make_app(config, model=model, tools=[adapt(tool) for tool in tools], journal=journal)
             runtime = AgentRuntime(app, sessions)
             stack.push_async_callback(runtime.aclose)
             await sessions.create_session(app_name=app.name, user_id=USER, session_id=SESSION)

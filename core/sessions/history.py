@@ -2,8 +2,9 @@
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from google.adk.events.event import Event
 from google.genai import types
@@ -145,12 +146,15 @@ def sendable(events: Sequence[Event]) -> list[Event]:
 
 def interrupted(event: Event, ids: set[str]) -> Event:
     """The answer to those of an event's calls that nothing else has answered."""
-    calls = [call for call in event.get_function_calls() if call.id in ids]
+    return answering(event, {id_: {"error": INTERRUPTED} for id_ in ids})
+
+
+def answering(event: Event, told: Mapping[str, dict[str, Any]]) -> Event:
+    """An answer to calls of an event, by their ids."""
     parts = [
-        types.Part(
-            function_response=types.FunctionResponse(id=call.id, name=call.name, response={"error": INTERRUPTED})
-        )
-        for call in calls
+        types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response=told[call.id]))
+        for call in event.get_function_calls()
+        if call.id is not None and call.id in told
     ]
     return Event(
         author=event.author,
