@@ -15,6 +15,7 @@ from google.adk.apps import App
 from google.adk.events.event import Event
 from google.adk.sessions import Session
 from google.adk.tools.base_tool import BaseTool
+from google.adk.workflow import Workflow
 
 from core.agent import DEFAULT_NAME, AgentConfig, make_app
 from core.events import StreamEvent
@@ -129,6 +130,7 @@ class Converse(Protocol):
         provider: ScriptedProvider | None = None,
         *,
         app: App | None = None,
+        root: BaseAgent | Workflow | None = None,
         tools: Sequence[Tool | BaseTool | Callable[..., Any]] = (),
         budget: int | None = None,
         agent: str = DEFAULT_NAME,
@@ -137,13 +139,14 @@ class Converse(Protocol):
 
 @pytest.fixture
 async def converse(tmp_path: Path) -> AsyncIterator[Converse]:
-    """Begins a conversation with the default agent over a provider, or with an app."""
+    """Begins a conversation with the default agent over a provider, with an agent of any kind, or with an app."""
     async with AsyncExitStack() as stack:
 
         async def begin(
             provider: ScriptedProvider | None = None,
             *,
             app: App | None = None,
+            root: BaseAgent | Workflow | None = None,
             tools: Sequence[Tool | BaseTool | Callable[..., Any]] = (),
             budget: int | None = None,
             agent: str = DEFAULT_NAME,
@@ -155,6 +158,8 @@ async def converse(tmp_path: Path) -> AsyncIterator[Converse]:
             model = adapter(provider or ScriptedProvider())
             config = AgentConfig(name=agent or DEFAULT_NAME)
             journal = Journal(database)
+            if root is not None:
+                app = App(name=DEFAULT_NAME, root_agent=root, plugins=[GuardPlugin(journal)])
             app = app or make_app(config, model=model, tools=[adapt(tool) for tool in tools], journal=journal)
             runtime = AgentRuntime(app, sessions)
             stack.push_async_callback(runtime.aclose)

@@ -43,7 +43,8 @@ async def reopen(connection: AsyncConnection, session_id: str, invocation_id: st
         return
     journal = _Journal(connection, session_id, runs)
     kept = await _without_halves(kept, journal)
-    kept = await _with_long_calls(kept, journal)
+    begins_anew = not _notes(stored) and any(row.is_end for row in stored)
+    kept = await _with_outcomes(kept, journal, anew=begins_anew)
     await connection.execute(sa.delete(messages).where(messages.c.id.in_([row.id for row in stored])))
     await connection.execute(sa.insert(messages), [row.columns for row in kept])
 
@@ -117,9 +118,14 @@ class _Stored:
         return bool(self.event.actions.end_of_agent)
 
 
+def _notes(rows: Sequence[_Stored]) -> list[_Stored]:
+    """In which agents that run others have noted which of them is at work."""
+    return [row for row in rows if row.event.actions.agent_state is not None]
+
+
 def _standing(rows: Sequence[_Stored]) -> list[_Stored]:
     """What stays as it is. Where agents have noted how far they have come, what those have said that ended stays."""
-    notes = [row for row in rows if row.event.actions.agent_state is not None]
+    notes = _notes(rows)
     if not notes:
         return [row for row in rows if row.role in ("user", "tool") or row.calls or row.columns["held"] is not None]
     kept = []
@@ -180,24 +186,22 @@ async def _without_halves(rows: Sequence[_Stored], journal: _Journal) -> list[_S
     return [row for row in rows if row not in dropped]
 
 
-async def _with_long_calls(rows: Sequence[_Stored], journal: _Journal) -> list[_Stored]:
-    """ADK waits for the answers of long-running calls, and makes none of their step. So such a step goes if nothing of
-    it was begun, for the model to take it anew, and else is answered, but for what is to be answered later.
+async def _with_outcomes(rows: Sequence[_Stored], journal: _Journal, *, anew: bool) -> list[_Stored]:
+    """With answers to the calls that ADK would wait for instead of making them: those of a step with a long-running
+    call in it, and, where agents begin `anew`, those that others will have spoken behind. What is to be answered later
+    stays open. A step of which nothing was begun goes, for the model to take it anew.
     """
     answered = {id_ for row in rows for id_ in row.answers}
     whole = []
     for row in rows:
         due = row.calls - answered
-        if not due & row.long_calls or row.asks_for:
+        if row.asks_for or not due or not (anew or due & row.long_calls):
             whole.append(row)
             continue
         begun = await journal.calls(row.calls)
-        if not begun and not row.calls & answered:
-            continue
-        whole.append(row)
-        told = {id_: _outcome(begun.get(id_)) for id_ in due if not _is_to_come(id_, row, begun)}
-        if told:
-            whole.append(_Stored.new(answering(row.event, told), row))
+        if begun or row.calls & answered:
+            told = {id_: _outcome(begun.get(id_)) for id_ in due if not _is_to_come(id_, row, begun)}
+            whole += [row, _Stored.new(answering(row.event, told), row)] if told else [row]
     return whole
 
 

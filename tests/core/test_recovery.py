@@ -1,0 +1,174 @@
+"""A run that broke off goes on where it was, whatever kind of agent is at its root."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.apps import App
+from google.adk.events.event import Event
+from google.adk.workflow import Workflow
+
+from core.journal import Journal
+from core.models.provider import Done, Text, ToolCall
+from core.plugins import GuardPlugin
+from core.sessions.history import INTERRUPTED
+from core.sessions.reopening import reopen
+from core.tools import Tool, adapt
+from tests.conversation import SESSION, Conversation, Converse, ScriptedProvider, adapter
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated"),
+    pytest.mark.filterwarnings("ignore:ParallelAgent is deprecated"),
+    pytest.mark.filterwarnings("ignore:LoopAgent is deprecated"),
+]
+
+
+class Used:
+    """A tool that counts its calls and ends none that comes after the first `free`."""
+
+    def __init__(self, name: str, free: int = 100) -> None:
+        self.calls = 0
+        self.free = free
+        self.stuck = asyncio.Event()
+        self.tool = adapt(Tool(name, "Does it.", self._use))
+
+    async def _use(self, _arguments: dict[str, Any]) -> str:
+        self.calls += 1
+        if self.calls > self.free:
+            self.stuck.set()
+            await asyncio.Event().wait()
+        return f"used {self.calls}"
+
+
+def calls(name: str, id_: str, *before: Text) -> list[Any]:
+    return [*before, ToolCall(id_, name, {}), Done()]
+
+
+def agent(name: str, provider: ScriptedProvider, *tools: Used) -> LlmAgent:
+    return LlmAgent(name=name, model=adapter(provider), tools=[used.tool for used in tools])
+
+
+async def broken_off(talk: Conversation, *stuck: Used) -> None:
+    """A run that ends while tools are at work."""
+    running = asyncio.create_task(talk.events("go", run_id="run-1"))
+    async with asyncio.timeout(10):
+        for used in stuck:
+            await used.stuck.wait()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def taken_up(talk: Conversation) -> str:
+    async with talk.database.write() as connection:
+        await reopen(connection, SESSION, "run-1")
+    async with asyncio.timeout(10):
+        return (await talk.events("go", run_id="run-1"))[-1].text
+
+
+async def test_a_sequence_goes_on_at_the_agent_that_was_at_work(converse: Converse) -> None:
+    look, pay = Used("look"), Used("pay", free=0)
+    one = ScriptedProvider(calls("look", "c1"), "Looked.")
+    two = ScriptedProvider(calls("pay", "c2", Text("Now to pay.")), "Paid?")
+    root = SequentialAgent(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay)])
+    talk = await converse(root=root)
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "Looked.\n\nNow to pay.\n\nPaid?"
+    assert (look.calls, pay.calls) == (1, 1)
+    assert (len(one.requests), len(two.requests)) == (2, 2)
+    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+
+
+async def test_of_agents_side_by_side_each_goes_on_for_itself(converse: Converse) -> None:
+    look, pay = Used("look", free=1), Used("pay", free=0)
+    one = ScriptedProvider(calls("look", "c1"), calls("look", "c3"), "Looked.")
+    two = ScriptedProvider(calls("pay", "c2"), "Paid?")
+    three = ScriptedProvider("Hello.")
+    root = ParallelAgent(
+        name="root", sub_agents=[agent("one", one, look), agent("two", two, pay), agent("three", three)]
+    )
+    talk = await converse(root=root)
+    await broken_off(talk, look, pay)
+    text = await taken_up(talk)
+    assert sorted(text.split("\n\n")) == ["Hello.", "Looked.", "Paid?"]
+    assert (look.calls, pay.calls, len(three.requests)) == (2, 1, 1)
+    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED, "c3": INTERRUPTED}
+
+
+async def test_a_loop_goes_on_in_the_round_in_which_it_was(converse: Converse) -> None:
+    look, pay = Used("look"), Used("pay", free=1)
+    one = ScriptedProvider(calls("look", "c1"), "One.", calls("look", "c3"), "Three.")
+    two = ScriptedProvider(calls("pay", "c2"), "Two.", calls("pay", "c4"), "Four.")
+    root = LoopAgent(name="root", max_iterations=2, sub_agents=[agent("one", one, look), agent("two", two, pay)])
+    talk = await converse(root=root)
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "One.\n\nTwo.\n\nThree.\n\nFour."
+    assert (look.calls, pay.calls) == (2, 2)
+    assert await answers(talk) == {"c1": "used 1", "c2": "used 1", "c3": "used 2", "c4": INTERRUPTED}
+
+
+async def test_a_workflow_goes_on_at_its_node(converse: Converse) -> None:
+    look, pay = Used("look"), Used("pay", free=0)
+    one = ScriptedProvider(calls("look", "c1"), "Looked.")
+    two = ScriptedProvider(calls("pay", "c2"), "Paid?")
+    steps: list[str] = []
+
+    def between(node_input: Any) -> str:
+        steps.append(str(node_input))
+        return "go on"
+
+    root = Workflow(name="root", edges=[("START", agent("one", one, look), between, agent("two", two, pay))])
+    talk = await converse(root=root)
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "Looked.\n\nPaid?"
+    assert (look.calls, pay.calls, len(steps)) == (1, 1, 1)
+    assert (len(one.requests), len(two.requests)) == (2, 2)
+    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+
+
+class Foreman(BaseAgent):
+    """An agent that has its agents work one after another, and keeps no note of it."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for worker in self.sub_agents:
+            async for event in worker.run_async(ctx):
+                yield event
+
+
+async def test_an_agent_that_keeps_no_note_of_its_way_begins_anew_and_its_tools_do_not(converse: Converse) -> None:
+    look, pay = Used("look"), Used("pay", free=0)
+    one = ScriptedProvider(calls("look", "c1"), "Looked.", "Looked, as I said.")
+    two = ScriptedProvider(calls("pay", "c2"), "Paid?")
+    talk = await converse(root=Foreman(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay)]))
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "Looked, as I said.\n\nPaid?"
+    assert (look.calls, pay.calls) == (1, 1)
+    assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+
+
+async def test_an_agent_that_was_handed_over_to_goes_on(converse: Converse) -> None:
+    pay = Used("pay", free=0)
+    first = ScriptedProvider(calls("transfer_to_agent", "c1"))
+    first.answers = [[ToolCall("c1", "transfer_to_agent", {"agent_name": "till"}), Done()]]
+    second = ScriptedProvider(calls("pay", "c2"), "Paid?")
+    root = LlmAgent(name="root", model=adapter(first), sub_agents=[agent("till", second, pay)])
+    talk = await converse(root=root)
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "Paid?"
+    assert pay.calls == 1
+    assert (await answers(talk))["c2"] == INTERRUPTED
+
+
+async def answers(talk: Conversation) -> dict[str, Any]:
+    """What each call was answered with; once."""
+    told: dict[str, Any] = {}
+    for event in await talk.history():
+        for answer in event.get_function_responses():
+            assert answer.id not in told
+            told[answer.id or ""] = next(iter((answer.response or {}).values()))
+    return told
