@@ -110,11 +110,10 @@ class AgentRuntime:
                     yield event
         if failed is None or failed.error is None:
             return
-        correction = self._correction(failed.error)
+        correction = text if isinstance(failed.error, _CorrectedError) else self._correction(failed.error)
         if correction is None:
             yield failed
             return
-        log.warning("the model named an agent that does not exist; telling it the right names")
         yield StreamEvent("step_reset")
         again = self._stream_once(text=correction, run_id=run_id and correction_of(run_id), **said)
         async with aclosing(again) as events:
@@ -176,11 +175,16 @@ class AgentRuntime:
         valid = list(_sub_agents(self.app.root_agent))
         if found is None or not valid:
             return None
+        log.warning("the model named an agent that does not exist; telling it the right names")
         name = next(group for group in found.groups() if group)
         return (
             f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
             "Please retry using one of the valid agent names listed above.]"
         )
+
+
+class _CorrectedError(Exception):
+    """The run named an agent that does not exist, and is to go on behind what it was told about that."""
 
 
 class _Runner(Runner):
@@ -202,6 +206,8 @@ class _Runner(Runner):
 
     def _new_invocation_context(self, session: Session, **more: Any) -> InvocationContext:  # ADK: an extension point
         context = super()._new_invocation_context(session, **more)
+        if any(event.invocation_id == correction_of(context.invocation_id) for event in session.events):
+            raise _CorrectedError
         self._stored = [event for event in session.events if event.invocation_id == context.invocation_id]
         if not isinstance(self.agent, LlmAgent):
             context.resumability_config = _RESUMABLE

@@ -1,25 +1,31 @@
 """A run that broke off goes on where it was, whatever kind of agent is at its root."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import pytest
 from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.invocation_context import InvocationContext
-from google.adk.apps import App
 from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.tools.base_tool import BaseTool
 from google.adk.workflow import Workflow
+from google.genai import types
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from core.journal import Journal
-from core.models.provider import Done, Text, ToolCall
-from core.plugins import GuardPlugin
+from core.journal import Call, Journal
+from core.models.provider import Done, Failed, Text, ToolCall, ToolResult
 from core.sessions.history import INTERRUPTED
 from core.sessions.reopening import reopen
+from core.sessions.service import StoredSession
 from core.tools import Tool, adapt
-from tests.conversation import SESSION, Conversation, Converse, ScriptedProvider, adapter
+from tests.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated"),
@@ -88,15 +94,16 @@ async def test_of_agents_side_by_side_each_goes_on_for_itself(converse: Converse
     look, pay = Used("look", free=1), Used("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), calls("look", "c3"), "Looked.")
     two = ScriptedProvider(calls("pay", "c2"), "Paid?")
-    three = ScriptedProvider("Hello.")
-    root = ParallelAgent(
-        name="root", sub_agents=[agent("one", one, look), agent("two", two, pay), agent("three", three)]
-    )
+    ended = asyncio.Event()
+    two.answers[0] = [ended, *two.answers[0]]
+    three = agent("three", greeter := ScriptedProvider("Hello."))
+    three.after_agent_callback = lambda callback_context: ended.set()
+    root = ParallelAgent(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay), three])
     talk = await converse(root=root)
     await broken_off(talk, look, pay)
     text = await taken_up(talk)
     assert sorted(text.split("\n\n")) == ["Hello.", "Looked.", "Paid?"]
-    assert (look.calls, pay.calls, len(three.requests)) == (2, 1, 1)
+    assert (look.calls, pay.calls, len(greeter.requests)) == (2, 1, 1)
     assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED, "c3": INTERRUPTED}
 
 
@@ -164,6 +171,21 @@ async def test_an_agent_that_was_handed_over_to_goes_on(converse: Converse) -> N
     assert (await answers(talk))["c2"] == INTERRUPTED
 
 
+async def test_a_run_that_was_told_of_an_agent_it_had_made_up_goes_on_behind_that(converse: Converse) -> None:
+    pay = Used("pay", free=0)
+    ghost: Answer = [Text("One moment."), Failed(ValueError("Transfer target agent 'ghost' not found."))]
+    provider = ScriptedProvider(ghost, calls("pay", "c1", Text("Then I do it.")), "Paid?")
+    root = LlmAgent(
+        name="root", model=adapter(provider), tools=[pay.tool], sub_agents=[agent("till", ScriptedProvider())]
+    )
+    talk = await converse(root=root)
+    await broken_off(talk, pay)
+    assert await taken_up(talk) == "Then I do it.\n\nPaid?"
+    assert (pay.calls, len(provider.requests)) == (1, 3)
+    assert await answers(talk) == {"c1": INTERRUPTED}
+    assert [row.role for row in await talk.rows()].count("user") == 2
+
+
 async def answers(talk: Conversation) -> dict[str, Any]:
     """What each call was answered with; once."""
     told: dict[str, Any] = {}
@@ -172,3 +194,99 @@ async def answers(talk: Conversation) -> dict[str, Any]:
             assert answer.id not in told
             told[answer.id or ""] = next(iter((answer.response or {}).values()))
     return told
+
+
+# Calls that were made at once
+
+
+class State(Enum):
+    """How far a call had come when the process died."""
+
+    NOT_BEGUN = "not begun"
+    BEGUN = "begun"
+    ENDED = "ended"
+    ANSWERED = "ended, and its answer is stored"
+
+
+@dataclass
+class Made:
+    """A call as it stands in the history, and how often its tool runs after that."""
+
+    id: str
+    state: State
+    is_idempotent: bool
+    runs: int = 0
+
+    @property
+    def runs_now(self) -> bool:
+        return self.state is State.NOT_BEGUN or (self.state is State.BEGUN and self.is_idempotent)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        if self.runs_now:
+            return {"result": f"new {self.id}"}
+        return {"error": INTERRUPTED} if self.state is State.BEGUN else {"result": f"old {self.id}"}
+
+    @property
+    def tool(self) -> BaseTool:
+        return adapt(Tool(self.id, "Does it.", self._run, idempotent=self.is_idempotent))
+
+    def _run(self, _arguments: object) -> str:
+        self.runs += 1
+        return f"new {self.id}"
+
+
+steps = st.lists(st.tuples(st.sampled_from(State), st.booleans()), min_size=1, max_size=5)
+
+
+@pytest.fixture
+async def idle(converse: Converse) -> Conversation:
+    """A conversation in which nobody has said anything yet."""
+    return await converse(root=LlmAgent(name="root", model=adapter(ScriptedProvider())))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+@given(step=steps, is_answered_in_full=st.booleans())
+async def test_no_call_is_made_twice_however_far_each_of_a_step_had_come(
+    idle: Conversation, step: list[tuple[State, bool]], is_answered_in_full: bool
+) -> None:
+    if is_answered_in_full:
+        step = [(State.ANSWERED, is_idempotent) for _, is_idempotent in step]
+    made = [Made(f"c{i}", state, is_idempotent) for i, (state, is_idempotent) in enumerate(step)]
+    provider, root = ScriptedProvider("Done."), idle.runtime.app.root_agent
+    assert isinstance(root, LlmAgent)
+    root.model, root.tools = adapter(provider), [call.tool for call in made]
+    await idle.sessions.reset(SESSION)
+    await store(idle, made)
+    assert await taken_up(idle) == "Done."
+    assert [call.runs for call in made] == [int(call.runs_now) for call in made]
+    results = [part for message in provider.requests[0].messages for part in message.parts]
+    told = {part.id: dict(part.result) for part in results if isinstance(part, ToolResult)}
+    assert told == {call.id: call.told for call in made}
+    assert (await answers(idle)).keys() == told.keys()
+
+
+async def store(talk: Conversation, made: Sequence[Made]) -> None:
+    """What there is of a run that broke off in a step of these calls."""
+    session = await talk.session()
+    assert isinstance(session, StoredSession)
+    calls = [types.Part(function_call=types.FunctionCall(id=call.id, name=call.id, args={})) for call in made]
+    answered = [
+        types.Part(function_response=types.FunctionResponse(id=call.id, name=call.id, response=call.told))
+        for call in made
+        if call.state is State.ANSWERED
+    ]
+    for content, who in (
+        (types.UserContent("go"), "user"),
+        (types.ModelContent(calls), "root"),
+        (types.Content(role="user", parts=answered), "root"),
+    ):
+        if content.parts:
+            await talk.sessions.append_event(session, Event(invocation_id="run-1", author=who, content=content))
+    journal = Journal(talk.database)
+    for call in made:
+        row = Call(session=SESSION, generation=session.generation, run="run-1", id=call.id, tool=call.id, arguments={})
+        if call.state is not State.NOT_BEGUN:
+            assert await journal.begin(row) is None
+        if call.state in (State.ENDED, State.ANSWERED):
+            await journal.end(row, f"old {call.id}", EventActions())
