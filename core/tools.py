@@ -147,6 +147,7 @@ current_time = Tool(
     name="current_time",
     description="The current date, weekday and time in a time zone.",
     handler=_current_time,
+    idempotent=True,
     parameters={
         "type": "object",
         "properties": {
