@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import uuid
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -71,7 +72,7 @@ class Lease:
         except StoreError as error:
             log.warning("the lease cannot be given up, and ends in %s s: %s", self._seconds, traced(error))
 
-    def is_gone(self, owner: sa.ColumnElement[str | None]) -> sa.ColumnElement[bool]:
+    def is_gone(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Whether a worker, if it is one at all, works no more, as far as this one can judge."""
         if _now() < self._sure_from:
             return owner.is_(None)
