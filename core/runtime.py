@@ -156,12 +156,13 @@ class AgentRuntime:
         )
         steps = _Steps()
         try:
+            if run_id is not None:
+                for told in steps.retold(await runner.stored(run_id, user_id=user_id, session_id=session_id)):
+                    yield told
             async with aclosing(run) as events:
                 async for event in events:
-                    for told in (*steps.retold(runner.take_stored()), *steps.take(event)):
+                    for told in steps.take(event):
                         yield told
-            for told in steps.retold(runner.take_stored()):
-                yield told
             yield steps.end()
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
@@ -197,31 +198,43 @@ class _Runner(Runner):
     One object is for one run.
     """
 
-    _stored: Sequence[Event] = ()
+    _session: Session | None = None
 
-    def take_stored(self) -> Sequence[Event]:
-        """What an earlier attempt at this run has stored, once."""
-        stored, self._stored = self._stored, ()
-        return stored
+    async def stored(self, run_id: str, **session: str) -> list[Event]:
+        """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
+
+        Raises:
+            _CorrectedError: it has named an agent that does not exist, and was told so.
+        """
+        self._session = await self._get_or_create_session(**session)
+        if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
+            raise _CorrectedError
+        return _of_run(self._session, run_id)
+
+    async def _get_or_create_session(self, **session: Any) -> Session:
+        return self._session or await super()._get_or_create_session(**session)
 
     def _new_invocation_context(self, session: Session, **more: Any) -> InvocationContext:  # ADK: an extension point
         context = super()._new_invocation_context(session, **more)
-        if any(event.invocation_id == correction_of(context.invocation_id) for event in session.events):
-            raise _CorrectedError
-        self._stored = [event for event in session.events if event.invocation_id == context.invocation_id]
         if not isinstance(self.agent, LlmAgent):
             context.resumability_config = _RESUMABLE
             context.populate_invocation_agent_states()
-        elif _has_open_calls(self._stored):
+        elif _open_calls(_of_run(session, context.invocation_id)):
             context.resumability_config = _RESUMABLE
         return context
 
 
-def _has_open_calls(events: Sequence[Event]) -> bool:
-    """Whether there are calls that are to be made yet."""
+def _of_run(session: Session, run_id: str) -> list[Event]:
+    return [event for event in session.events if event.invocation_id == run_id]
+
+
+def _open_calls(events: Sequence[Event]) -> set[str | None]:
+    """The calls that are to be made yet; a long-running one may have been, and its answer is to come."""
     answered = {answer.id for event in events for answer in event.get_function_responses()}
-    made = ((call.id, event.long_running_tool_ids or ()) for event in events for call in event.get_function_calls())
-    return any(id_ not in answered and id_ not in long for id_, long in made)
+    made = (
+        {call.id for call in event.get_function_calls()} - (event.long_running_tool_ids or set()) for event in events
+    )
+    return set().union(*made) - answered
 
 
 class _Steps:
@@ -262,9 +275,13 @@ class _Steps:
             self._usage = _add(self._usage, event.usage_metadata)
         self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
 
-    def retold(self, stored: Sequence[Event]) -> list[StreamEvent]:
-        """What an earlier attempt at the run has said. What its tools did was told when they did it."""
-        return [told for event in stored for told in self.take(event) if not told.tool]
+    def retold(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
+        """What an earlier attempt at the run has said, and the calls that are made now."""
+        open_calls = _open_calls(stored)
+        for event in stored:
+            for told in self.take(event):
+                if not told.tool or told.call_id in open_calls:
+                    yield told
 
     def end(self) -> StreamEvent:
         if self._error_code in BLOCKED:

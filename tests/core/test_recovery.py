@@ -90,6 +90,25 @@ async def test_a_sequence_goes_on_at_the_agent_that_was_at_work(converse: Conver
     assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
 
 
+async def test_what_was_said_and_what_is_made_now_is_told_before_it_goes_on(converse: Converse) -> None:
+    look, pay = Used("look"), Used("pay", free=0)
+    provider = ScriptedProvider(calls("look", "c1", Text("First I look.")), calls("pay", "c2"), "Paid?")
+    talk = await converse(root=agent("root", provider, look, pay))
+    await broken_off(talk, pay)
+    async with talk.database.write() as connection:
+        await reopen(connection, SESSION, "run-1")
+    events = await talk.events("go", run_id="run-1")
+    assert [(event.type, event.call_id) for event in events] == [
+        ("text_delta", ""),
+        ("tool_start", "c2"),
+        ("error", "c2"),
+        ("tool_end", "c2"),
+        ("text_delta", ""),
+        ("done", ""),
+    ]
+    assert events[-1].text == "First I look.\n\nPaid?"
+
+
 async def test_of_agents_side_by_side_each_goes_on_for_itself(converse: Converse) -> None:
     look, pay = Used("look", free=1), Used("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), calls("look", "c3"), "Looked.")
