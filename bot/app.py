@@ -25,7 +25,7 @@ from core.runtime import AgentRuntime, warm_up
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.lock import held
-from core.store.migrate import migrate, pending
+from core.store.migrate import migrate, pending, verify
 from core.tokens import TokenCounter
 from core.tools import load_tools
 from core.turns import Turns
@@ -129,6 +129,7 @@ async def open_database(settings: Settings) -> Database:
             await migrate(database)
         elif missing := await pending(database):
             raise StoreError(f"DATABASE_URL: the database lacks {len(missing)} migrations: run `parley migrate`")
+        await verify(database)
     except BaseException:
         await database.aclose()
         raise
