@@ -1,7 +1,8 @@
 """Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
 
-`STEPS` says what becomes of a turn. One that failed stays so. To try it again is a turn of its own, of the kind `retry`:
-it answers the same messages, in the reply of the one that failed, and goes on with what that one's run has stored.
+`STEPS` says what becomes of a turn. One that failed stays so. To try it again is a turn of its own, of the kind
+`retry`: it answers the same messages, in the reply of the one that failed, and goes on with what that one's run has
+stored.
 
 A session has at most one turn that is `queued`, `running` or `answered`: the database holds it to that.
 

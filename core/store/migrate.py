@@ -47,9 +47,8 @@ def _missing(connection: sa.Connection) -> list[str]:
     columns = {name: {column["name"] for column in found.get_columns(name)} for name in there & metadata.tables.keys()}
     lost = [f"the table {name}" for name in sorted(metadata.tables.keys() - there)]
     for name in sorted(columns):
-        lost += [
-            f"the column {name}.{column}" for column in metadata.tables[name].c.keys() if column not in columns[name]
-        ]
+        wanted = [column.name for column in metadata.tables[name].c]
+        lost += [f"the column {name}.{column}" for column in wanted if column not in columns[name]]
     return lost
 
 
