@@ -20,13 +20,11 @@ from core.errors import SessionResetError, StoreError
 from core.sessions.record import jsonable
 from core.store.database import Database
 from core.store.schema import sessions, tool_calls
+from core.turns import PAUSES
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-#: Seconds to wait before what the database did not take is written again; after the last one it is given up.
-PAUSES = (0.1, 0.5, 2.0)
 
 #: The key under which the journal has a piece of media, which JSON knows nothing of.
 _MEDIA = "$media"

@@ -33,10 +33,10 @@ RESULT_LIMIT = 100_000
 class GuardPlugin(BasePlugin):
     """Keeps a model's slip or a tool's fault from ending the run, and a call from being made twice.
 
-    The two are one plugin, for ADK asks its plugins in their order until one has an answer. The journal must be written
-    after all that may refuse a call, or a call that was never made would have begun; and it must be written with the
-    result that the model is told, which is known only after the other half has answered, and with that silenced those
-    that come behind it. Where an app has plugins of its own, this one comes first.
+    The two are one plugin, for ADK asks its plugins in their order, and none behind the first that answers. A call must
+    not be in the journal before it is known that it is not refused; and what the journal has of its result must be what
+    the model is told. The one that refuses and tells would have to come first for the one, and last for the other.
+    Where an app has plugins of its own, this one comes first: what they answer is journalled as the tool's answer.
 
     Args:
         journal: keeps the calls that are made in kept sessions. Those of an agent that is itself run as a tool, in a
@@ -129,7 +129,10 @@ async def _asks_first(tool: BaseTool, tool_args: dict[str, Any], tool_context: T
     """Whether ADK will not make the call, but have a person asked."""
     if tool_context.tool_confirmation is not None:
         return False
-    return await tool.check_require_confirmation(tool_args, tool_context) is True
+    try:
+        return await tool.check_require_confirmation(tool_args, tool_context) is True
+    except Exception:  # ADK asks again behind us, and has the model told that the tool failed
+        return False
 
 
 def _is_decided(entry: Entry, tool_context: ToolContext) -> bool:

@@ -97,6 +97,18 @@ async def test_a_call_that_a_person_has_allowed_is_made(converse: Converse, dyna
     assert (await told(talk))[-1] == "paid"
 
 
+async def test_a_tool_that_cannot_say_whether_to_ask_has_failed(converse: Converse) -> None:
+    def whether() -> bool:
+        raise ValueError("who knows")
+
+    till = Till()
+    talk = await converse(
+        root=till_of(ScriptedProvider(PAY, "Hm."), FunctionTool(till.pay, require_confirmation=whether))
+    )
+    assert (await talk.events("go", run_id="run-1"))[-1].text == "Hm."
+    assert (till.paid, await told(talk)) == (0, ["pay failed: ValueError: who knows"])
+
+
 async def test_an_allowed_call_that_was_interrupted_is_not_made_again(converse: Converse) -> None:
     till = Till()
     till.sticks = True
