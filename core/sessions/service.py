@@ -25,7 +25,7 @@ from core.sessions.loading import Life, Loader, opened
 from core.sessions.record import is_state_only, measured, media_size, stored
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
-from core.store.schema import blobs, messages, sessions, state
+from core.store.schema import blobs, messages, sessions, state, tool_calls
 from core.tokens import TokenCounter
 
 T = TypeVar("T")
@@ -214,7 +214,7 @@ class SessionService(BaseSessionService):
 
 
 async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> int:
-    """Make sure that a session is there.
+    """Make sure that a session is there, and keep it from all others until the end of the transaction.
 
     Returns:
         Its generation.
@@ -223,7 +223,8 @@ async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str,
         StoreError: the id is another app's or user's.
         IntegrityError: another transaction has just done the same; try again.
     """
-    row = await _life_of(connection, session_id)
+    query = sa.select(sessions).where(sessions.c.id == session_id).with_for_update()
+    row = (await connection.execute(query)).one_or_none()
     if row is None:
         row = await _begin_life(connection, app=app, user_id=user_id, session_id=session_id)
     if (row.app, row.user_id) != (app, user_id):
@@ -246,6 +247,7 @@ async def _life_of(connection: AsyncConnection, session_id: str) -> sa.Row[Any] 
 async def _forget(connection: AsyncConnection, session_id: str) -> None:
     await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
+    await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
 
 
