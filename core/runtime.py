@@ -188,6 +188,19 @@ class _CorrectedError(Exception):
     """The run named an agent that does not exist, and is to go on behind what it was told about that."""
 
 
+class _Invocation(InvocationContext):
+    """A run, as its agents see it: each goes on from what was said and done, whatever is noted meanwhile.
+
+    ADK has a workflow note that a node was started once it was, and whether that is stored before the node looks at
+    its newest event is a matter of who is quicker. Behind a note, a call that is to be made yet is not the newest
+    event: ADK would have the agent wait for its answer to come from elsewhere, and the run would end without a word.
+    """
+
+    def _get_events(self, *, current_invocation: bool = False, current_branch: bool = False) -> list[Event]:
+        events = super()._get_events(current_invocation=current_invocation, current_branch=current_branch)
+        return [event for event in events if event.content is not None] if current_branch else events
+
+
 class _Runner(Runner):
     """ADK's runner, made to go on where a run was broken off.
 
@@ -213,6 +226,9 @@ class _Runner(Runner):
 
     async def _get_or_create_session(self, **session: Any) -> Session:
         return self._session or await super()._get_or_create_session(**session)
+
+    def _create_invocation_context(self, **values: Any) -> InvocationContext:
+        return _Invocation(**values)
 
     def _new_invocation_context(self, session: Session, **more: Any) -> InvocationContext:  # ADK: an extension point
         context = super()._new_invocation_context(session, **more)

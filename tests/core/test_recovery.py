@@ -23,7 +23,7 @@ from core.journal import Call, Journal
 from core.models.provider import Done, Failed, Text, ToolCall, ToolResult
 from core.sessions.history import INTERRUPTED
 from core.sessions.reopening import reopen
-from core.sessions.service import StoredSession
+from core.sessions.service import SessionService, StoredSession
 from core.tools import Tool, adapt
 from tests.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter
 
@@ -32,6 +32,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:ParallelAgent is deprecated"),
     pytest.mark.filterwarnings("ignore:LoopAgent is deprecated"),
 ]
+
+#: Seconds: longer than it takes to store an event.
+LATE = 0.02
 
 
 class Used:
@@ -59,6 +62,25 @@ def agent(name: str, provider: ScriptedProvider, *tools: Used) -> LlmAgent:
     return LlmAgent(name=name, model=adapter(provider), tools=[used.tool for used in tools])
 
 
+@pytest.fixture(
+    ids=["agents first", "store first"],
+    params=[(SessionService, "append_event"), (BaseAgent, "_handle_before_agent_callback")],
+)
+def either_first(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored is slower than the agents, or quicker: on what they find, nothing may depend on it."""
+    owner, name = request.param
+    do = getattr(owner, name)
+
+    async def do_late(*args: Any, **more: Any) -> Any:
+        await asyncio.sleep(LATE)
+        return await do(*args, **more)
+
+    monkeypatch.setattr(owner, name, do_late)
+
+
+in_either_order = pytest.mark.usefixtures("either_first")
+
+
 async def broken_off(talk: Conversation, *stuck: Used) -> None:
     """A run that ends while tools are at work."""
     running = asyncio.create_task(talk.events("go", run_id="run-1"))
@@ -77,6 +99,7 @@ async def taken_up(talk: Conversation) -> str:
         return (await talk.events("go", run_id="run-1"))[-1].text
 
 
+@in_either_order
 async def test_a_sequence_goes_on_at_the_agent_that_was_at_work(converse: Converse) -> None:
     look, pay = Used("look"), Used("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), "Looked.")
@@ -109,6 +132,7 @@ async def test_what_was_said_and_what_is_made_now_is_told_before_it_goes_on(conv
     assert events[-1].text == "First I look.\n\nPaid?"
 
 
+@in_either_order
 async def test_of_agents_side_by_side_each_goes_on_for_itself(converse: Converse) -> None:
     look, pay = Used("look", free=1), Used("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), calls("look", "c3"), "Looked.")
@@ -126,6 +150,7 @@ async def test_of_agents_side_by_side_each_goes_on_for_itself(converse: Converse
     assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED, "c3": INTERRUPTED}
 
 
+@in_either_order
 async def test_a_loop_goes_on_in_the_round_in_which_it_was(converse: Converse) -> None:
     look, pay = Used("look"), Used("pay", free=1)
     one = ScriptedProvider(calls("look", "c1"), "One.", calls("look", "c3"), "Three.")
@@ -138,6 +163,7 @@ async def test_a_loop_goes_on_in_the_round_in_which_it_was(converse: Converse) -
     assert await answers(talk) == {"c1": "used 1", "c2": "used 1", "c3": "used 2", "c4": INTERRUPTED}
 
 
+@in_either_order
 async def test_a_workflow_goes_on_at_its_node(converse: Converse) -> None:
     look, pay = Used("look"), Used("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), "Looked.")
@@ -166,6 +192,7 @@ class Foreman(BaseAgent):
                 yield event
 
 
+@in_either_order
 async def test_an_agent_that_keeps_no_note_of_its_way_begins_anew_and_its_tools_do_not(converse: Converse) -> None:
     look, pay = Used("look"), Used("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), "Looked.", "Looked, as I said.")
@@ -177,6 +204,7 @@ async def test_an_agent_that_keeps_no_note_of_its_way_begins_anew_and_its_tools_
     assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
 
 
+@in_either_order
 async def test_an_agent_that_was_handed_over_to_goes_on(converse: Converse) -> None:
     pay = Used("pay", free=0)
     first = ScriptedProvider(calls("transfer_to_agent", "c1"))
