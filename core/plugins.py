@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
@@ -46,6 +48,10 @@ class GuardPlugin(BasePlugin):
     def __init__(self, journal: Journal | None = None) -> None:
         super().__init__(name="parley_guard")
         self._journal = journal
+
+    async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
+        """Have an agent that goes on know of the calls that it has made: it would make them again."""
+        _input_first(callback_context)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
@@ -104,6 +110,17 @@ class GuardPlugin(BasePlugin):
             tool=tool.name,
             arguments=tool_args,
         )
+
+
+def _input_first(context: CallbackContext) -> None:
+    """Put what an agent of a workflow is given before what it has done with it. ADK puts it at the end of the session
+    each time the agent begins or goes on, and has its model see nothing of what is before it.
+    """
+    events, path = context.session.events, context.node_path
+    own = [i for i, event in enumerate(events) if path and event.node_info.path == path]
+    if own and events[own[-1]].author == "user" and not events[own[-1]].invocation_id:
+        done = (i for i in own if events[i].invocation_id == context.invocation_id)
+        events.insert(next(done, own[-1]), events.pop(own[-1]))
 
 
 class _Recorded(dict[str, Any]):

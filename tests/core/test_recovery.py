@@ -181,6 +181,8 @@ async def test_a_workflow_goes_on_at_its_node(converse: Converse) -> None:
     assert (look.calls, pay.calls, len(steps)) == (1, 1, 1)
     assert (len(one.requests), len(two.requests)) == (2, 2)
     assert await answers(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+    seen = [part for message in two.requests[1].messages for part in message.parts]
+    assert seen == [Text("go on"), ToolCall("c2", "pay", {}), ToolResult("c2", "pay", {"error": INTERRUPTED})]
 
 
 class Foreman(BaseAgent):
