@@ -1,7 +1,7 @@
 """A conversation with the real runtime: ADK's own runner, sessions in an SQLite file, and a scripted provider."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +76,21 @@ def team(provider: ScriptedProvider, *members: str, guarded: bool = True) -> App
     ]
     root = LlmAgent(name=DEFAULT_NAME, model=adapter(provider), sub_agents=agents)
     return App(name=DEFAULT_NAME, root_agent=root, plugins=[GuardPlugin()] if guarded else [])
+
+
+def shown(events: Iterable[StreamEvent]) -> str:
+    """What a reader has before him who does as the events say."""
+    text = ""
+    for event in events:
+        if event.type == "text_delta":
+            text += event.text
+        elif event.type == "step_reset":
+            text = event.text
+    return text
+
+
+def kinds(events: Iterable[StreamEvent]) -> list[str]:
+    return [event.type for event in events]
 
 
 @dataclass

@@ -2,21 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
-from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.parallel_agent import ParallelAgent
 from google.adk.apps import App
-from google.adk.events.event import Event
-from google.adk.sessions import InMemorySessionService
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from core.agent import AgentConfig, make_app
 from core.endings import CUT_OFF, WITHHELD
@@ -28,51 +23,13 @@ from core.errors import (
     ProviderUnavailableError,
     StepLimitError,
 )
-from core.events import StreamEvent
-from core.models.adapter import NO_CONTENT, ModelAdapter
+from core.models.adapter import ModelAdapter
 from core.models.merging import Merging
 from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult, Usage
-from core.runtime import AgentRuntime, warm_up
+from core.runtime import warm_up
 from core.store.schema import state
 from core.tools import Tool, adapt
-from tests.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter, team
-
-
-class Teller(BaseAgent):
-    """An agent that says what it was told to, whatever the model."""
-
-    lines: list[Event]
-
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
-        for line in self.lines:
-            yield line.model_copy(update={"invocation_id": ctx.invocation_id, "id": Event.new_id()})
-
-
-def telling(*lines: Event) -> App:
-    return App(name="teller", root_agent=Teller(name="teller", lines=list(lines)))
-
-
-def part(text: str, *, author: str = "teller", branch: str | None = None) -> Event:
-    return Event(author=author, branch=branch, partial=True, content=types.ModelContent(text))
-
-
-def final(text: str, *, author: str = "teller", branch: str | None = None) -> Event:
-    return Event(author=author, branch=branch, partial=False, content=types.ModelContent(text))
-
-
-def shown(events: Iterable[StreamEvent]) -> str:
-    """What a reader has before him who does as the events say."""
-    text = ""
-    for event in events:
-        if event.type == "text_delta":
-            text += event.text
-        elif event.type == "step_reset":
-            text = event.text
-    return text
-
-
-def kinds(events: Iterable[StreamEvent]) -> list[str]:
-    return [event.type for event in events]
+from tests.conversation import USER, Conversation, Converse, ScriptedProvider, adapter, kinds, shown, team
 
 
 def calls(name: str, id_: str = "c1", **arguments: object) -> ToolCall:
@@ -81,53 +38,6 @@ def calls(name: str, id_: str = "c1", **arguments: object) -> ToolCall:
 
 def says(answer: object) -> Tool:
     return Tool("look", "Looks.", lambda _arguments: answer)
-
-
-# Text: the partial events of a step, or its final one
-
-
-async def test_a_final_event_that_repeats_its_partials_is_not_told_again(converse: Converse) -> None:
-    conversation = await converse(app=telling(part("Hel"), part("lo"), final("Hello")))
-    events = await conversation.events("Hi")
-    assert kinds(events) == ["text_delta", "text_delta", "done"]
-    assert shown(events) == events[-1].text == "Hello"
-
-
-async def test_a_final_event_that_redacts_its_partials_wins(converse: Converse) -> None:
-    lines = [part("The code "), part("is 1234."), final("The code is [redacted].")]
-    events = await (await converse(app=telling(*lines))).events("Hi")
-    assert kinds(events) == ["text_delta", "text_delta", "step_reset", "done"]
-    assert shown(events) == events[-1].text == "The code is [redacted]."
-
-
-@pytest.mark.parametrize("branch", [None, "left"])
-async def test_a_final_event_without_a_word_takes_its_partials_back(converse: Converse, branch: str | None) -> None:
-    lines = [part("The code is 1234.", branch=branch), final("", branch=branch)]
-    events = await (await converse(app=telling(*lines))).events("Hi")
-    assert kinds(events) == ["text_delta", "step_reset", "done"]
-    assert shown(events) == events[-1].text == ""
-
-
-async def test_a_final_event_that_says_more_than_its_partials_adds_the_rest(converse: Converse) -> None:
-    events = await (await converse(app=telling(part("Hello"), final("Hello you")))).events("Hi")
-    assert [event.text for event in events] == ["Hello", " you", "Hello you"]
-
-
-async def test_the_texts_of_steps_are_joined_by_a_blank_line(converse: Converse) -> None:
-    lines = [part("One."), final("One."), final("   "), part("Two."), final("Two.")]
-    events = await (await converse(app=telling(*lines))).events("Hi")
-    assert [event.text for event in events] == ["One.", "\n\nTwo.", "One.\n\nTwo."]
-
-
-@pytest.mark.parametrize("key", ["author", "branch"])
-async def test_a_final_event_replaces_the_partials_of_its_own_author_and_branch(converse: Converse, key: str) -> None:
-    def of(who: str) -> dict[str, str]:
-        return {key: who}
-
-    lines = [part("a", **of("x")), part("b", **of("y")), part("A", **of("x")), final("b", **of("y"))]
-    conversation = await converse(app=telling(*lines, final("aA", **of("x"))))
-    events = await conversation.events("Hi")
-    assert shown(events) == events[-1].text == "aA\n\nb"
 
 
 @pytest.mark.filterwarnings("ignore:ParallelAgent is deprecated")
@@ -154,34 +64,6 @@ async def test_agents_side_by_side_have_a_text_each(converse: Converse) -> None:
         ("step_reset", "Ada speaks.\n\nBob speaks."),
         ("done", "Ada speaks.\n\nBob speaks."),
     ]
-
-
-authors = st.sampled_from(["ada", "bob"])
-branches = st.sampled_from([None, "left", "right"])
-words = st.sampled_from(["", " ", "\n\n", "a", "b ", "long word", "é"])
-lines_of_talk = st.lists(
-    st.builds(
-        lambda said, author, branch, is_final: (final if is_final else part)(said, author=author, branch=branch),
-        words,
-        authors,
-        branches,
-        st.booleans(),
-    ),
-    max_size=20,
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(lines_of_talk)
-async def test_whoever_follows_the_events_ends_with_the_reply(lines: list[Event]) -> None:
-    sessions = InMemorySessionService()
-    runtime = AgentRuntime(telling(*lines), sessions)
-    await sessions.create_session(app_name="teller", user_id=USER, session_id=SESSION)
-    async with aclosing(runtime.stream(user_id=USER, session_id=SESSION, text="Hi")) as told:
-        events = [event async for event in told]
-    await runtime.aclose()
-    assert events[-1].type == "done"
-    assert shown(events) == events[-1].text
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -327,35 +209,19 @@ async def test_an_answer_that_broke_off_in_the_middle_is_the_reply_and_says_so(
     assert [row.content for row in await conversation.rows()] == ["A story!", "Once upon"]
 
 
-async def test_so_is_one_of_a_model_that_calls_it_an_error(converse: Converse) -> None:
-    cut = {"error_code": "MAX_TOKENS", "finish_reason": types.FinishReason.MAX_TOKENS}
-    line = final("Once upon").model_copy(update=cut)
-    assert await (await converse(app=telling(line))).reply("A story!") == f"Once upon\n\n{CUT_OFF}"
-
-
 async def test_a_step_that_broke_off_behind_its_calls_is_not_the_end(converse: Converse) -> None:
     provider = ScriptedProvider([Text("Wait"), calls("look"), Done(types.FinishReason.MAX_TOKENS)], "Sky.")
     assert await (await converse(provider, tools=[says("sky")])).reply("Look.") == "Wait\n\nSky."
 
 
-@pytest.mark.parametrize("model", ["ours", "ADK's"])
-async def test_a_blocked_answer_is_an_error_of_its_own_kind(converse: Converse, model: str) -> None:
-    if model == "ours":
-        conversation = await converse(ScriptedProvider([Done(types.FinishReason.SAFETY)]))
-    else:
-        conversation = await converse(app=telling(Event(author="teller", error_code="SAFETY")))
-    [event] = await conversation.events("Hi")
+async def test_a_blocked_answer_is_an_error_of_its_own_kind(converse: Converse) -> None:
+    [event] = await (await converse(ScriptedProvider([Done(types.FinishReason.SAFETY)]))).events("Hi")
     assert isinstance(event.error, ContentBlockedError)
 
 
 async def test_an_answer_without_a_word_is_an_empty_reply(converse: Converse) -> None:
     [event] = await (await converse(ScriptedProvider([Done()]))).events("Hi")
     assert (event.type, event.text) == ("done", "")
-
-
-async def test_an_agent_that_has_nothing_to_add_ends_with_what_it_said(converse: Converse) -> None:
-    lines = [final("Done."), Event(author="teller", error_code=NO_CONTENT)]
-    assert await (await converse(app=telling(*lines))).reply("Hi") == "Done."
 
 
 async def test_closing_early_cancels_the_model(converse: Converse) -> None:

@@ -1,0 +1,130 @@
+"""Steps: what a run says, as it says it, and the reply that comes of it.
+
+A step is one model call of one agent; its partial texts are provisional, and its final event replaces them. The reply
+is the texts of the steps, joined by a blank line.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from google.adk.events.event import Event
+from google.genai import types
+
+from core.endings import BLOCKED, ended
+from core.errors import ContentBlockedError, ProviderError
+from core.events import StreamEvent
+from core.models.adapter import NO_CONTENT
+from core.models.attempts import takes_back
+from core.models.provider import Usage
+
+
+class Steps:
+    """Turns ADK's events into ours, and knows the reply's text so far.
+
+    Agents that run side by side have a step open each, told apart by author and branch.
+    """
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._open: dict[tuple[str, str | None], int] = {}
+        self._usage = Usage()
+        self._error_code = ""  # of the newest step, if that said nothing else
+
+    def take(self, event: Event) -> Iterator[StreamEvent]:
+        """What an event of ADK's tells."""
+        if event.partial:
+            if takes_back(event):
+                yield from self._write(self._step(event), "")
+            elif text := _visible_text(event):
+                yield from self._write(self._step(event), text, append=True)
+            return
+        if event.content is not None:
+            text = _visible_text(event)
+            if text.strip() and not event.get_function_calls():  # with calls, the run goes on
+                text = ended(text, event.finish_reason)
+            step = self._open.pop((event.author, event.branch), None)
+            if step is not None:
+                yield from self._write(step, text)
+            elif text:
+                yield from self._write(self._step(event), text)
+                self._open.pop((event.author, event.branch))
+        for call in event.get_function_calls():
+            yield StreamEvent("tool_start", tool=call.name or "", call_id=call.id or "", data=call.args or {})
+        for response in event.get_function_responses():
+            yield from _tool_end(response)
+        if event.usage_metadata is not None:
+            self._usage = _add(self._usage, event.usage_metadata)
+        self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
+
+    def retold(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
+        """What an earlier attempt at the run has said, and the calls that are made now."""
+        made_now = open_calls(stored)
+        for event in stored:
+            for told in self.take(event):
+                if not told.tool or told.call_id in made_now:
+                    yield told
+
+    def end(self) -> StreamEvent:
+        """What there is to tell at the end: `done`, or an `error` if the model broke off before its first word."""
+        if self._error_code in BLOCKED:
+            return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
+        if self._error_code and self._error_code != NO_CONTENT:
+            return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
+        return StreamEvent("done", text=self.text, usage=self._usage)
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(text for text in self._texts if text.strip())
+
+    def _step(self, event: Event) -> int:
+        key = (event.author, event.branch)
+        if key not in self._open:
+            self._open[key] = len(self._texts)
+            self._texts.append("")
+        return self._open[key]
+
+    def _write(self, step: int, text: str, *, append: bool = False) -> Iterator[StreamEvent]:
+        is_last, begun = step == len(self._texts) - 1, self._texts[step]
+        if append and is_last and begun and not begun.isspace():  # the usual case, at no cost of the length
+            self._texts[step] += text
+            yield StreamEvent("text_delta", text=text)
+            return
+        before = self.text
+        self._texts[step] = self._texts[step] + text if append else text
+        after = self.text
+        if after.startswith(before):
+            if after != before:
+                yield StreamEvent("text_delta", text=after[len(before) :])
+        else:
+            yield StreamEvent("step_reset", text=after)
+
+
+def open_calls(events: Sequence[Event]) -> set[str | None]:
+    """The calls that are to be made yet; a long-running one may have been, and its answer is to come."""
+    answered = {answer.id for event in events for answer in event.get_function_responses()}
+    made = (
+        {call.id for call in event.get_function_calls()} - (event.long_running_tool_ids or set()) for event in events
+    )
+    return set().union(*made) - answered
+
+
+def _visible_text(event: Event) -> str:
+    if event.content is None or event.content.role == "user" or event.author == "user":
+        return ""
+    return "".join(part.text for part in event.content.parts or [] if part.text and not part.thought)
+
+
+def _tool_end(response: types.FunctionResponse) -> Iterator[StreamEvent]:
+    name, call_id, result = response.name or "", response.id or "", response.response or {}
+    if set(result) == {"error"}:
+        error = RuntimeError(str(result["error"]))
+        yield StreamEvent("error", tool=name, call_id=call_id or name, data=result, error=error)
+    yield StreamEvent("tool_end", tool=name, call_id=call_id, data=result)
+
+
+def _add(usage: Usage, more: types.GenerateContentResponseUsageMetadata) -> Usage:
+    return Usage(
+        input=usage.input + (more.prompt_token_count or 0),
+        output=usage.output + (more.candidates_token_count or 0),
+        thinking=usage.thinking + (more.thoughts_token_count or 0),
+        cached=usage.cached + (more.cached_content_token_count or 0),
+    )
