@@ -1,7 +1,7 @@
 """The inbox: what was said to the bot, kept before the platform hears that it was received."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum, auto
@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.inbound import Inbound
 from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
+from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.turns import Turns, is_under_way, is_waiting
 from core.worker import RESET, Worker
@@ -51,14 +52,32 @@ class Refused(Enum):
 
 
 class Inbox:
-    """The `inbox` table: each message once, whatever path and however often it comes."""
+    """The `inbox` table: each message once, whatever path and however often it comes.
 
-    def __init__(self, database: Database, service: SessionService, turns: Turns, worker: Worker, *, app: str) -> None:
+    Where the database is away, `accept` and `reset` say so at once: Slack waits 3 s for its acknowledgement, and
+    delivers again what is not acknowledged; a channel whose platform says it only once comes again by itself. A
+    press of a button is acknowledged before `retry` and comes but once, so that waits for the database.
+
+    Args:
+        pauses: seconds between the tries of `retry` while the database is away.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        service: SessionService,
+        turns: Turns,
+        worker: Worker,
+        *,
+        app: str,
+        pauses: Sequence[float] = PAUSES,
+    ) -> None:
         self._database = database
         self._turns = turns
         self._service = service
         self._worker = worker
         self._app = app
+        self._pauses = pauses
 
     async def accept(self, inbound: Inbound) -> Accepted:
         """Keep a message that asks for an answer; a second delivery changes nothing.
@@ -88,7 +107,7 @@ class Inbox:
             What became of it, and the message whose place it is answered in; or why not.
 
         Raises:
-            StoreError: it could not be kept.
+            StoreError: it could not be kept, however often that was tried.
         """
 
         async def work(connection: AsyncConnection) -> tuple[Accepted, Inbound] | Refused:
@@ -104,7 +123,7 @@ class Inbox:
             await self._turns.announce(connection)
             return accepted, inbound
 
-        accepted = await self._write(work)
+        accepted = await retried(lambda: self._write(work), what=f"retry of turn {turn_id}", pauses=self._pauses)
         self._worker.wake()
         return accepted
 

@@ -1,9 +1,7 @@
 """The journal of tool calls: which had begun when a run broke off, and what came of those that ended."""
 
-import asyncio
 import hashlib
 import json
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +14,11 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import SessionResetError, StoreError
+from core.errors import SessionResetError
 from core.sessions.record import jsonable
 from core.store.database import Database
+from core.store.retrying import PAUSES, retried
 from core.store.schema import sessions, tool_calls
-from core.turns import PAUSES
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -94,7 +90,7 @@ class Journal:
                 )
             return None
 
-        return await self._written(write)
+        return await self._written(call, write)
 
     async def begin_again(self, call: Call) -> None:
         """Write that a call is made once more: one that broke off, or that ended in a question to a person.
@@ -108,7 +104,7 @@ class Journal:
             await _hold(connection, call)
             await connection.execute(sa.update(tool_calls).where(_is(call)).values(**begun))
 
-        await self._written(write)
+        await self._written(call, write)
 
     async def end(self, call: Call, result: Any, actions: EventActions) -> None:
         """Write what came of a call. One that was not begun, or was reset meanwhile, has no end.
@@ -123,22 +119,14 @@ class Journal:
             is_begun = tool_calls.c.state == "begun"
             await connection.execute(sa.update(tool_calls).where(_is(call), is_begun).values(**ended))
 
-        await self._written(write)
+        await self._written(call, write)
 
-    async def _written(self, write: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        for pause in self._pauses:
-            try:
-                return await self._once(write)
-            except SessionResetError:
-                raise
-            except StoreError as error:
-                log.warning("a call of a tool cannot be written (%s); trying again in %s s", error, pause)
-                await asyncio.sleep(pause)
-        return await self._once(write)
+    async def _written(self, call: Call, write: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        async def once() -> T:
+            async with self._database.write() as connection:
+                return await write(connection)
 
-    async def _once(self, write: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        async with self._database.write() as connection:
-            return await write(connection)
+        return await retried(once, what=f"call {call.id} of {call.tool}", pauses=self._pauses)
 
 
 async def _hold(connection: AsyncConnection, call: Call) -> None:

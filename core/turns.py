@@ -9,11 +9,10 @@ A session has at most one turn that is `queued`, `running` or `answered`: the da
 A turn belongs to the worker that has claimed it, for as long as that one's lease lasts. Then any worker may claim it,
 answers the same messages, and goes on with what was stored and shown. What the former one still writes is refused.
 
-What becomes of a turn is written again when the database fails in passing. When it fails for longer, the error
-goes to whoever wrote, and the turn is claimed again when the database is back.
+What becomes of a turn is written again when the database fails in passing (`retried`). When it fails for longer, the
+error goes to whoever wrote, and the turn is claimed again when the database is back.
 """
 
-import asyncio
 import logging
 import time
 import uuid
@@ -26,18 +25,16 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import StoreError, TurnLostError
+from core.errors import TurnLostError
 from core.inbound import Inbound
 from core.lease import Lease
 from core.sessions.reopening import reopen
 from core.store.database import Database
 from core.store.notices import Notices
+from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 
 log = logging.getLogger(__name__)
-
-#: Seconds to wait before what the database did not take is written again; after the last one it is given up.
-PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0, 15.0, 20.0, 20.0, 20.0)
 
 #: How many messages one turn answers at most.
 MESSAGES = 20
@@ -206,26 +203,19 @@ class Turns:
 
     async def _write(self, turn: Turn, states: Collection[State], **values: Any) -> None:
         """Write of a turn that is in one of the states."""
-        for pause in self._pauses:
-            try:
-                return await self._execute(turn, states, values)
-            except TurnLostError:
-                raise
-            except StoreError as error:
-                log.warning("a turn cannot be written (%s); trying again in %s s", error, pause)
-                await asyncio.sleep(pause)
-        return await self._execute(turn, states, values)
-
-    async def _execute(self, turn: Turn, states: Collection[State], values: Mapping[str, Any]) -> None:
         ours = (turns.c.owner == self._lease.worker) & (turns.c.attempt == turn.attempt) & turns.c.state.in_(states)
         update = sa.update(turns).where(turns.c.id == turn.id, ours).values(**values).returning(_is_over(turns))
-        async with self._database.write() as connection:
-            row = (await connection.execute(update)).one_or_none()
-            if row is None:
-                raise TurnLostError(f"turn {turn.id} is another worker's")
-            if row[0] and "finished_at" in values:
-                answered = inbox.c.turn.in_((turn.id, turn.origin))
-                await connection.execute(sa.update(inbox).where(answered).values(inbound=None))
+
+        async def write() -> None:
+            async with self._database.write() as connection:
+                row = (await connection.execute(update)).one_or_none()
+                if row is None:
+                    raise TurnLostError(f"turn {turn.id} is another worker's")
+                if row[0] and "finished_at" in values:
+                    answered = inbox.c.turn.in_((turn.id, turn.origin))
+                    await connection.execute(sa.update(inbox).where(answered).values(inbound=None))
+
+        await retried(write, what=f"turn {turn.id}", pauses=self._pauses)
 
     async def _resume(self, connection: AsyncConnection, limit: int, running: Collection[str]) -> list[Turn]:
         lost = (turns.c.owner == self._lease.worker) & turns.c.id.not_in(running)

@@ -102,7 +102,7 @@ class Wired:
             changed: how the one turn stands then, instead of as it does.
         """
         async with self.worker._claiming:
-            self.turns._pauses, self.turns._execute = (), _torn  # type: ignore[method-assign]
+            self.turns._write = _torn  # type: ignore[method-assign]
             if running := list(self.worker._running.values()):
                 for task in running:
                     task.cancel()

@@ -83,4 +83,5 @@ async def never(turn: Turn) -> None:
 
 @pytest.fixture
 def inbox(database: Faulty, turns: Turns, tmp_path: Path) -> Inbox:
-    return Inbox(database, SessionService(database, TokenCounter(tmp_path)), turns, Worker(turns, never), app="app")
+    sessions, worker = SessionService(database, TokenCounter(tmp_path)), Worker(turns, never)
+    return Inbox(database, sessions, turns, worker, app="app", pauses=(0.001, 0.001))

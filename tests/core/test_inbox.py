@@ -17,7 +17,7 @@ from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import turns as turns_table
 from core.turns import Turn, Turns
-from tests.core.conftest import done
+from tests.core.conftest import Faulty, done
 from tests.inbounds import inbound
 
 
@@ -177,6 +177,18 @@ async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: Inbox, turn
     assert (await retried(inbox, failed))[0] is Accepted.KNOWN
     await done(turns, again)
     assert await inbox.retry(failed.id, author="ada") is Refused.OVER
+
+
+async def test_a_press_waits_for_the_database_and_a_message_does_not(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    failed = await failed_turn(inbox, turns)
+    database.failures = 2
+    assert (await retried(inbox, failed))[0] is Accepted.NEXT
+    for take in (inbox.accept, inbox.reset):
+        database.failures = 1
+        with pytest.raises(StoreError):
+            await take(inbound())
 
 
 async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbox, turns: Turns) -> None:
