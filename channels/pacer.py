@@ -1,6 +1,7 @@
 """The pacer: keeps calls within what a platform allows, the important ones first, and shares out what is left."""
 
 import asyncio
+import math
 from bisect import insort
 from collections import deque
 from collections.abc import Hashable, Iterator
@@ -10,9 +11,12 @@ from itertools import count
 
 from channels.channel import Priority
 
-#: Ticks keep a pace that a window of them lasts for a whole window. Most replies end sooner: so behind a pause they
-#: go by this much faster at first, for half of a window, and are then as much slower, once.
-_EAGER = 0.55
+#: Seconds that a reply is likely to last: until then, what is free now is dealt out over what is left of them, but
+#: over so many at the least. One that lasts longer is taken to go on for good.
+_LIKELY, _AT_LEAST = 30.0, 7.0
+
+#: The most of a window that ticks leave for finals: texts go on growing whatever is live.
+_KEPT = 0.8
 
 #: While others wait as well, every so many-th place is a tick's: texts go on growing while finals drain.
 _TICKS_SHARE = 6
@@ -22,8 +26,8 @@ _TICKS_SHARE = 6
 _LESS, _MORE, _LEAST = 0.85, 1.25, 0.25
 
 #: Seconds before a window's end from which on a call that was kept back for a final is not needed any more: one that
-#: comes now finds the next window open soon enough. Also what the network may delay.
-_SOON, _DELAY = 0.3, 0.05
+#: comes now finds the next window open soon enough. Also what the clock of the platform may be off.
+_SOON, _OFF = 0.3, 0.01
 
 #: How many budgets may lie idle before they are thrown away.
 _IDLE = 1000
@@ -59,31 +63,45 @@ class _Waiting:
 
 
 class Budget:
-    """The calls that share one limit of the platform."""
+    """The calls that share one limit of the platform.
 
-    def __init__(self, window: Window) -> None:
-        self._window = window
+    Args:
+        speed: how many times faster than the platform's the window runs: see `Pacer`.
+    """
+
+    def __init__(self, window: Window, *, speed: float = 1.0) -> None:
+        self._window = Window(window.calls, window.seconds / speed)
+        self._speed = speed
         self._sent: deque[float] = deque()
         self._closed_until = 0.0
         self._share = 1.0  # of what the window says, as far as refusals have taught
         self._learnt_at = 0.0
-        self._burst = 0.0
         self._told: _Told | None = None
         self._unanswered = 0
-        self._live = 0
+        self._live: list[float] = []  # since when
+        self._kept = 0
         self._line: list[_Waiting] = []
         self._ticks: list[_Waiting] = []
         self._since_tick = 0
         self._numbers = count()
 
     @contextmanager
-    def live(self) -> Iterator[None]:
-        """Keep a call back for a final, for as long as this is entered."""
-        self._live += 1
+    def live(self, *, since: float | None = None, keeps: bool = True) -> Iterator[None]:
+        """Count a reply in that lives on this budget, for as long as this is entered.
+
+        Args:
+            since: the loop's time since which it lives; now, unless it is told.
+            keeps: whether a call is kept back for its final.
+        """
+        began = _now() if since is None else since
+        self._live.append(began)
+        self._kept += keeps
         try:
             yield
         finally:
-            self._live -= 1
+            self._live.remove(began)
+            self._kept -= keeps
+            self._wake()
 
     async def admit(self, priority: Priority, since: float | None = None) -> None:
         """Wait for a place, and take it. Cancelled, it takes none.
@@ -127,8 +145,8 @@ class Budget:
 
     def told(self, *, calls: int, left: int, seconds: float) -> None:
         """The platform says how many calls the window has that is open, how many are left, and for how long."""
-        until, before = _now() + seconds + _DELAY, self._told
-        if before is not None and until < before.until + _SOON:  # the same window; answers overtake each other
+        until, before = _now() + seconds + _OFF, self._told
+        if before is not None and until < before.until + self._soon:  # the same window; answers overtake each other
             left = min(left, before.left)
         self._told = _Told(calls, left, until)
 
@@ -139,15 +157,28 @@ class Budget:
             self._share = max(_LEAST, self._share * _LESS)
         self._learnt_at = max(self._closed_until, self._learnt_at)
 
-    def can_spare(self, calls: int) -> bool:
-        """Whether so many calls could go now beside one for each that is live."""
-        self._forget()
-        return _now() >= self._closed_until and self._calls - len(self._sent) - self._live >= calls
+    def can_spare(self, calls: int, *, within: float = 0.0) -> bool:
+        """Whether so many calls could go beside one for each final that is kept back, now or in so many seconds."""
+        return _now() >= self._closed_until and self._free(within / self._speed) - self._kept >= calls
 
     @property
     def each(self) -> float:
-        """How many calls a second each that is live would have, if there were one more."""
-        return self._calls / self._window.seconds / (self._live + 1)
+        """How many calls each that is live could have while it is likely to last, if there were one more."""
+        return (self._free(_LIKELY / self._speed) - self._kept) / (len(self._live) + 1)
+
+    def _free(self, within: float) -> int:
+        """How many calls may go, now or in so many seconds."""
+        self._forget()
+        told, until = self._told, _now() + within
+        if told is not None and _now() < told.until:
+            later = max(0, math.ceil((until - told.until) / self._window.seconds))
+            return told.left - self._unanswered + later * self._calls
+        windows, rest = divmod(within, self._window.seconds)
+        return (int(windows) + 1) * self._calls - len(self._sent) + self._back(rest)
+
+    @property
+    def _soon(self) -> float:
+        return _SOON / self._speed
 
     @property
     def _calls(self) -> int:
@@ -160,9 +191,6 @@ class Budget:
         return not (self._sent or self._line or self._ticks or self._live) and _now() >= self._closed_until
 
     def _take(self, priority: Priority) -> None:
-        pause = self._window.seconds / 10
-        if not self._sent or (len(self._sent) <= self._window.calls // 5 and _now() > self._sent[-1] + pause):
-            self._burst = _now()
         self._sent.append(_now())
         self._unanswered += 1
         self._since_tick = 0 if priority is Priority.TICK else self._since_tick + 1
@@ -189,8 +217,8 @@ class Budget:
         if self._told is not None and _now() < self._told.until and self._share == 1.0:
             return self._wait_in(self._told, priority)
         if self._told is not None:  # its window is over, and with it what was sent in it
-            while self._sent and self._sent[0] < self._told.until:
-                self._sent.popleft()
+            while len(self._sent) > self._unanswered and self._sent[0] < self._told.until:
+                self._sent.popleft()  # but what is not answered yet may count in the next one
             self._told = None
         return self._wait_as_known(priority)
 
@@ -199,11 +227,12 @@ class Budget:
         end = told.until - now
         if priority is not Priority.TICK:
             return max(self._closed_until - now, 0.0 if free > 0 else end)
-        kept = min(self._live, told.calls // 2)
+        kept = min(self._kept, int(told.calls * _KEPT))
+        end_of_ticks = told.until - self._soon if kept else told.until
         if free <= kept:
-            return max(self._closed_until - now, end - _SOON if free > 0 else end)
+            return max(self._closed_until - now, end_of_ticks - now if free > 0 else end)
         last = self._sent[-1] if self._sent else now
-        even = (told.until - last) / (free - kept + 1)
+        even = (end_of_ticks - last) / (free - kept + 1)
         return max(self._closed_until - now, last + even - now)
 
     def _wait_as_known(self, priority: Priority) -> float:
@@ -212,20 +241,36 @@ class Budget:
         calls = room = self._calls
         early = 0.0
         if priority is Priority.TICK:
-            room = max(1, calls - min(self._live, calls // 2))
+            room = max(1, calls - min(self._kept, int(calls * _KEPT)))
             early = sent[-1] + self._pace(room) - now if sent else 0.0
         full = sent[-room] + seconds - now if len(sent) >= room else 0.0
         return max(self._closed_until - now, full, early)
 
     def _pace(self, room: int) -> float:
-        """Seconds between two ticks, if there is `room` for so many in a window."""
-        now, seconds, even = _now(), self._window.seconds, self._window.seconds / room
-        if now < self._burst + seconds / 2:
-            return even * _EAGER
-        free = room - len(self._sent)
-        # Up to when one more is free, what is free now has to last, and so on.
-        waits = (((at + seconds - now), free + more) for more, at in enumerate(self._sent, 1))
-        return max([even, *(wait / calls for wait, calls in waits if calls > 0)])
+        """Seconds between two ticks, if there is `room` for so many in a window.
+
+        What is free now has to last up to when one more is free, and so on, for as long as replies are likely to last.
+        """
+        now, free, likely = _now(), room - len(self._sent), self._likely
+        paces = [likely / calls] if (calls := free + self._back(likely)) > 0 else []
+        for more, at in enumerate(self._sent):
+            wait = at + self._window.seconds - now
+            if wait < likely and free + more > 0:
+                paces.append(wait / (free + more))
+        return max(paces, default=0.0)
+
+    @property
+    def _likely(self) -> float:
+        """For how many seconds more those that are live are likely to be so, as a mean; a window at the most."""
+        now, most = _now(), self._window.seconds
+        lasts, least = _LIKELY / self._speed, _AT_LEAST / self._speed
+        left = [max(lasts - (now - since), least) if now - since < lasts else most for since in self._live]
+        return min(most, sum(left) / len(left)) if left else most
+
+    def _back(self, within: float) -> int:
+        """How many of the calls that were made may be made again in so many seconds."""
+        until = _now() + within - self._window.seconds
+        return sum(at <= until for at in self._sent)
 
     def _forget(self) -> None:
         now = _now()
@@ -252,7 +297,7 @@ class Pacer:
         if found is None:
             if len(self._budgets) >= _IDLE:
                 self._budgets = {key: budget for key, budget in self._budgets.items() if not budget.is_idle}
-            found = self._budgets[key] = Budget(Window(window.calls, window.seconds / self._speed))
+            found = self._budgets[key] = Budget(window, speed=self._speed)
         return found
 
 

@@ -94,14 +94,35 @@ def test_ticks_use_all_that_is_not_kept_back_at_a_pace_without_holes() -> None:
     assert max(after - before for before, after in pairwise(at for at in sent if at > 70)) < 2
 
 
-def test_behind_a_pause_ticks_go_quicker_for_half_a_window() -> None:
+def test_a_reply_has_most_of_a_window_while_it_is_likely_to_last() -> None:
     sent = ticks(30)
-    assert len(sent) >= 39
-    assert max(after - before for before, after in pairwise(sent)) < 0.8
+    assert len(sent) >= 44
+    assert max(after - before for before, after in pairwise(at for at in sent if at < 22)) < 0.7
+    assert max(after - before for before, after in pairwise(sent)) < 1.5
 
 
-@pytest.mark.parametrize(("live", "kept"), [(1, 1), (10, 10), (25, 25), (200, 25)])
-def test_ticks_leave_a_call_for_the_final_of_each_live_reply_but_not_more_than_half(live: int, kept: int) -> None:
+def test_of_replies_that_begin_in_turn_the_last_ones_are_shown_as_well() -> None:
+    async def main() -> list[int]:
+        budget, shown = Budget(Window(100, 60)), [0] * 10
+
+        async def reply(number: int) -> None:
+            await asyncio.sleep(3 * number)
+            end = now() + 30
+            with budget.live(keeps=False):
+                while now() < end:
+                    await budget.admit(Priority.TICK)
+                    shown[number] += now() < end
+
+        await asyncio.gather(*map(reply, range(10)))
+        return shown
+
+    shown = run(main)
+    assert sum(shown) >= 85
+    assert min(shown) >= 4
+
+
+@pytest.mark.parametrize(("live", "kept"), [(1, 1), (10, 10), (40, 40), (200, 40)])
+def test_ticks_leave_a_call_for_the_final_of_each_live_reply_but_some_for_themselves(live: int, kept: int) -> None:
     assert most_in(ticks(200, live=live), MINUTE) <= 50 - kept
 
 
@@ -301,17 +322,33 @@ def test_keys_have_budgets_of_their_own_and_idle_ones_are_let_go() -> None:
     run(main)
 
 
-def test_what_could_be_spared_is_what_is_left_beside_one_for_each_that_is_live() -> None:
+def test_what_could_be_spared_is_what_is_left_beside_one_for_each_final_that_is_kept_back() -> None:
     async def main() -> None:
         budget = Budget(Window(4, 60))
-        assert budget.each == 4 / 60
-        with budget.live(), budget.live():
-            assert budget.each == 4 / 60 / 3
+        assert budget.each == 4
+        with budget.live(), budget.live(), budget.live(keeps=False):
+            assert budget.each == (4 - 2) / 4
             assert (budget.can_spare(2), budget.can_spare(3)) == (True, False)
             await budget.admit(Priority.FINAL)
             assert (budget.can_spare(1), budget.can_spare(2)) == (True, False)
+            await asyncio.sleep(40)
+            assert (budget.can_spare(2, within=15), budget.can_spare(2, within=20)) == (False, True)
+            assert (budget.can_spare(5, within=60), budget.can_spare(6, within=60)) == (True, False)
         budget.refused(30)
         assert not budget.can_spare(0)
+
+    run(main)
+
+
+def test_what_is_told_of_a_window_tells_what_can_be_spared() -> None:
+    async def main() -> None:
+        budget = Budget(Window(5, 5))
+        for _ in range(3):
+            await budget.admit(Priority.FINAL)
+            budget.answered()
+        budget.told(calls=5, left=1, seconds=2)
+        assert (budget.can_spare(1), budget.can_spare(2)) == (True, False)
+        assert (budget.can_spare(6, within=3), budget.can_spare(7, within=3)) == (True, False)
 
     run(main)
 
