@@ -1,9 +1,10 @@
 """A reply as messages that are posted, edited and deleted until they are what they should be."""
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -13,6 +14,10 @@ from channels.pacer import Budget
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
+
+#: Seconds within which the end of a reply's first message, and that of a further one, has to be affordable, if it is to
+#: be shown before it is whole: else it is shown when it is, by a post.
+_LONG, _SOON = 60.0, 10.0
 
 #: What the id of a reply's file begins with, so that it is not taken for a message's.
 _FILE = "file:"
@@ -55,7 +60,7 @@ class Piece:
     @property
     def is_done(self) -> bool:
         """Whether nothing is to come that would change it."""
-        return self.plan.priority in LAST_WORDS or self.position < len(self.plan.chunks) - 1
+        return not self.plan.grows or self.position < len(self.plan.chunks) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +89,44 @@ class MessageSurface(ABC):
         self._attached: str | None = None
         self._lacking: Budget | None = None  # that had no place for a post of the last tick
         self._held: Budget | None = None  # in which the next call has its place
+        self._began = 0.0
+        self._kept = ExitStack()
+        self._is_open = False
 
     @contextmanager
     def live(self) -> Iterator[None]:
+        self._began = asyncio.get_running_loop().time()
         try:
-            with self._edits.live():
-                yield
+            yield
         finally:
+            self._close()
             self._release()
 
-    async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
-        budget = self._lacking or self._next(priority, is_new=is_new)
+    @property
+    def is_crowded(self) -> bool:
+        return not self._has_room(is_first=False)
+
+    def open(self, *, is_first: bool) -> bool:
+        if not self._is_open and self._has_room(is_first=is_first):
+            self._is_open = True
+            self._keep()
+        return self._is_open
+
+    def _has_room(self, *, is_first: bool) -> bool:
+        """Whether the end of one more message that grows can be afforded."""
+        return self._edits.can_spare(1, within=_LONG if is_first else _SOON)
+
+    def _keep(self) -> None:
+        """Keep back what it takes to end the message that grows."""
+        self._kept.enter_context(self._edits.live(since=self._began))
+
+    def _close(self) -> None:
+        """There is no message any more that grows."""
+        self._is_open = False
+        self._kept.close()
+
+    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
+        budget = self._lacking or self._next(is_new=is_new, ends=ends)
         await budget.admit(priority, since)
         self._held = budget
 
@@ -102,9 +134,12 @@ class MessageSurface(ABC):
         """Edit, post and delete until the platform shows the plan: see `Surface`."""
         self._lacking = None
         try:
-            return await self._show(plan, known, record)
+            shown = await self._show(plan, known, record)
         finally:
             self._release()
+        if shown and not plan.grows:
+            self._close()
+        return shown
 
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         own = await self._own()
@@ -133,9 +168,9 @@ class MessageSurface(ABC):
     def _edits(self) -> Budget:
         """What editing a message is limited by."""
 
-    def _next(self, priority: Priority, *, is_new: bool) -> Budget:
+    def _next(self, *, is_new: bool, ends: bool) -> Budget:
         """The budget of the call that comes next."""
-        del priority
+        del ends
         return self._posts if is_new else self._edits
 
     def _release(self) -> None:

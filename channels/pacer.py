@@ -5,7 +5,7 @@ import math
 from bisect import insort
 from collections import deque
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -95,12 +95,20 @@ class Budget:
         """
         began = _now() if since is None else since
         self._live.append(began)
-        self._kept += keeps
+        try:
+            with self.kept() if keeps else nullcontext():
+                yield
+        finally:
+            self._live.remove(began)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep a call back that is not a tick's, for as long as this is entered."""
+        self._kept += 1
         try:
             yield
         finally:
-            self._live.remove(began)
-            self._kept -= keeps
+            self._kept -= 1
             self._wake()
 
     async def admit(self, priority: Priority, since: float | None = None) -> None:
@@ -158,8 +166,12 @@ class Budget:
         self._learnt_at = max(self._closed_until, self._learnt_at)
 
     def can_spare(self, calls: int, *, within: float = 0.0) -> bool:
-        """Whether so many calls could go beside one for each final that is kept back, now or in so many seconds."""
-        return _now() >= self._closed_until and self._free(within / self._speed) - self._kept >= calls
+        """Whether so many calls could be kept back beside those that are, now or in so many seconds."""
+        if _now() < self._closed_until:
+            return False
+        windows = 1 + int(within / self._speed / self._window.seconds)
+        most = int(windows * self._calls * _KEPT)
+        return min(self._free(within / self._speed), most) - self._kept >= calls
 
     @property
     def each(self) -> float:

@@ -5,6 +5,9 @@ from channels.markdown.blocks import Place
 from channels.markdown.page import Page
 from channels.words import PLACEHOLDER
 
+#: How often, while a message fills, it is worth a look whether it is full.
+_LOOKS = 16
+
 
 class Planner:
     """The chunks of one reply.
@@ -22,6 +25,7 @@ class Planner:
     def _begin(self) -> None:
         self._fed: list[str] = []  # all of the text
         self._planned = 0  # how many of them are in the chunks
+        self._news = 0  # how many characters are not
         self._stable: list[Chunk] = []
         self._page = Page(self._limits, Place())
 
@@ -29,8 +33,20 @@ class Planner:
     def text(self) -> str:
         return "".join(self._fed)
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether so much was fed since it was last planned that it is worth a look whether a message is full."""
+        return self._news >= self._limits.chunk_size // _LOOKS
+
+    @property
+    def full(self) -> int:
+        """How many messages are full, so that another one has to follow."""
+        self._read()
+        return len(self._stable)
+
     def feed(self, delta: str) -> None:
         self._fed.append(delta)
+        self._news += len(delta)
 
     def replace(self, text: str) -> None:
         before = self.text
@@ -45,11 +61,7 @@ class Planner:
         As the last word, the text is shown as it is. Until then its end is made presentable: what is open in it is
         closed for the moment, and what cannot be shown in part waits.
         """
-        news = "".join(self._fed[self._planned :])
-        for start in range(0, len(news), self._limits.chunk_size):  # in bounded steps, whatever has piled up
-            self._page.feed(news[start : start + self._limits.chunk_size])
-            self._page = _cut_off(self._page, self._stable, self._limits)
-        self._planned = len(self._fed)
+        self._read()
         chunks, page = [*self._stable], self._page
         is_final = priority in LAST_WORDS
         if is_final:
@@ -60,7 +72,15 @@ class Planner:
             chunks.append(
                 Chunk(start, start + len(page.source), written.text or PLACEHOLDER, 0 if is_final else written.settled)
             )
-        return Plan(chunks, priority)
+        return Plan(chunks, priority, grows=not is_final)
+
+    def _read(self) -> None:
+        """Cut the messages off that what is new has filled."""
+        news = "".join(self._fed[self._planned :])
+        for start in range(0, len(news), self._limits.chunk_size):  # in bounded steps, whatever has piled up
+            self._page.feed(news[start : start + self._limits.chunk_size])
+            self._page = _cut_off(self._page, self._stable, self._limits)
+        self._planned, self._news = len(self._fed), 0
 
 
 def _cut_off(page: Page, chunks: list[Chunk], limits: Limits, *, is_final: bool = False) -> Page:

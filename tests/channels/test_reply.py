@@ -25,9 +25,10 @@ class Board:
         self.plans: list[Plan] = []
         self.log: list[str] = []
         self.in_flight = 0
-        self.open = asyncio.Event()
-        self.open.set()
+        self.gate = asyncio.Event()
+        self.gate.set()
         self.drop_ticks = 0
+        self.has_no_room = False
         self.has_no_place_for: set[Priority] = set()
         self.asked: list[Priority] = []
         self.error: Exception | None = None
@@ -37,7 +38,14 @@ class Board:
     def live(self) -> Iterator[None]:
         yield
 
-    async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
+    @property
+    def is_crowded(self) -> bool:
+        return self.has_no_room
+
+    def open(self, *, is_first: bool) -> bool:
+        return not self.has_no_room
+
+    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
         self.asked.append(priority)
         if priority in self.has_no_place_for:
             await asyncio.Event().wait()
@@ -50,7 +58,7 @@ class Board:
         try:
             async with self._changed:
                 self._changed.notify_all()
-            await self.open.wait()
+            await self.gate.wait()
             await asyncio.sleep(0)
             if self.error is not None:
                 raise self.error
@@ -118,14 +126,14 @@ async def test_a_placeholder_comes_first_and_is_then_filled(board: Board) -> Non
 
 
 async def test_feeding_never_waits_and_only_the_newest_text_is_shown(board: Board) -> None:
-    board.open.clear()
+    board.gate.clear()
     async with on(board) as reply:
         await board.until(lambda: board.in_flight)
         for _ in range(50):
             reply.feed("x")
             await asyncio.sleep(0)
         assert len(board.plans) == 1
-        board.open.set()
+        board.gate.set()
         await board.until(lambda: board.shown == ["x" * 50])
         assert len(board.plans) == 2
         await reply.close("x" * 50)
@@ -269,18 +277,18 @@ async def test_an_error_of_the_surface_that_nobody_hears_of_is_no_noise(board: B
 
 
 async def test_leaving_lets_the_call_in_flight_end_and_makes_no_other(board: Board) -> None:
-    board.open.clear()
+    board.gate.clear()
     async with on(board) as reply:
         await board.until(lambda: board.in_flight)
         reply.feed("more")
-        asyncio.get_running_loop().call_later(0.01, board.open.set)
+        asyncio.get_running_loop().call_later(0.01, board.gate.set)
     assert board.shown == [PLACEHOLDER]
     assert len(board.plans) == 1
 
 
 async def test_a_call_in_flight_that_never_ends_is_given_up(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply_module, "ABANDON_TIMEOUT", 0.01)
-    board.open.clear()
+    board.gate.clear()
     async with on(board):
         await board.until(lambda: board.in_flight)
     assert board.shown == []
@@ -289,12 +297,12 @@ async def test_a_call_in_flight_that_never_ends_is_given_up(board: Board, monkey
 async def test_a_second_close_while_the_first_is_under_way_wins(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
-        board.open.clear()
+        board.gate.clear()
         first = asyncio.create_task(reply.close("the answer"))
         await board.until(lambda: board.in_flight)
         second = asyncio.create_task(reply.close("stopped", Priority.ERROR))
         await asyncio.sleep(0)
-        board.open.set()
+        board.gate.set()
         await asyncio.gather(first, second)
     assert board.shown == ["stopped"]
 
@@ -302,12 +310,12 @@ async def test_a_second_close_while_the_first_is_under_way_wins(board: Board) ->
 async def test_a_close_that_is_cancelled_goes_on_and_may_be_closed_over(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
-        board.open.clear()
+        board.gate.clear()
         first = asyncio.create_task(reply.close("the answer"))
         await board.until(lambda: board.in_flight)
         first.cancel()
         await asyncio.wait([first])
-        board.open.set()
+        board.gate.set()
         await reply.close("stopped")
     assert board.shown == ["stopped"]
 
