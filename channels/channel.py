@@ -145,12 +145,9 @@ class Surface(Protocol):
         """Whether calls are so scarce that there is none to spare beside those that end what grows now."""
         ...
 
-    def open(self, *, is_first: bool) -> bool:
+    def open(self) -> bool:
         """Whether a message may be shown that is to grow. It will have to be ended by a call, which is kept back from
         then on until it is.
-
-        Args:
-            is_first: whether it is the reply's first one.
         """
         ...
 

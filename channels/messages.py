@@ -15,9 +15,9 @@ from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
-#: Seconds within which the end of a reply's first message, and that of a further one, has to be affordable, if it is to
-#: be shown before it is whole: else it is shown when it is, by a post.
-_LONG, _SOON = 60.0, 10.0
+#: Seconds within which the end of a message has to be affordable, if it is to be shown before it is whole: else it is
+#: shown when it is, by a post.
+_SOON = 10.0
 
 #: What the id of a reply's file begins with, so that it is not taken for a message's.
 _FILE = "file:"
@@ -104,17 +104,17 @@ class MessageSurface(ABC):
 
     @property
     def is_crowded(self) -> bool:
-        return not self._has_room(is_first=False)
+        return not self._has_room()
 
-    def open(self, *, is_first: bool) -> bool:
-        if not self._is_open and self._has_room(is_first=is_first):
+    def open(self) -> bool:
+        if not self._is_open and self._has_room():
             self._is_open = True
             self._keep()
         return self._is_open
 
-    def _has_room(self, *, is_first: bool) -> bool:
+    def _has_room(self) -> bool:
         """Whether the end of one more message that grows can be afforded."""
-        return self._edits.can_spare(1, within=_LONG if is_first else _SOON)
+        return self._edits.can_spare(1, within=_SOON)
 
     def _keep(self) -> None:
         """Keep back what it takes to end the message that grows."""

@@ -204,7 +204,7 @@ class Reply:
         if full > self._settled:
             priority = Priority.PROGRESS if self._surface.is_crowded else soon
             return _Move(priority, is_new=is_new, ends=len(self._known) <= full)
-        if self._surface.open(is_first=not self._known) or len(self._known) > full:
+        if self._surface.open() or len(self._known) > full:
             return _Move(soon, is_new=is_new, ends=False)
         return None
 

@@ -147,20 +147,20 @@ class StreamSurface(SlackSurface):
         self._stream: Stream | None = None
         self._over = set[str]()  # streams that are known to have ended
 
-    def open(self, *, is_first: bool) -> bool:
+    def open(self) -> bool:
         """The way that a message goes is chosen here."""
-        if not self._is_open and self._is_better_streamed(is_first=is_first):
+        if not self._is_open and self._is_better_streamed():
             self._is_open = self._is_native = True
             self._kept.enter_context(self._stops.live(since=self._began))
             self._kept.enter_context(self._appends.live(since=self._began, keeps=False))
             self._kept.enter_context(self._edits.kept())  # what is not to stay of it goes by an edit
-        return super().open(is_first=is_first)
+        return super().open()
 
     def _close(self) -> None:
         self._is_native = False
         super()._close()
 
-    def _is_better_streamed(self, *, is_first: bool) -> bool:
+    def _is_better_streamed(self) -> bool:
         """Whether Slack takes a stream here, and whether a message is better shown by one.
 
         Each stream that is begun has to be stopped, and both have a small budget: so none is begun without a place to
@@ -171,7 +171,7 @@ class StreamSurface(SlackSurface):
             return False
         if not (self._stops.can_spare(1) and self._starts.can_spare(1)):
             return False
-        if not self._has_room(is_first=is_first):
+        if not self._has_room():
             return False
         if self._streams.streaming == "native":
             return True

@@ -26,6 +26,9 @@ LIMITS = Limits(chunk_size=3_500, measure=size, reserve=STATUS_RESERVE, dialect=
 #: without the quarter of a second on top what the network delays would come too often.
 POSTS = Window(calls=5, seconds=5.25)
 
+#: Slack: "several hundred messages per minute" in a workspace.
+ALL_POSTS = Window(calls=300, seconds=60.5)
+
 #: Marks what was posted, so that it is found again when Slack's answer to its posting was lost.
 _METADATA = "parley_chunk"
 
@@ -146,6 +149,7 @@ class SlackSurface(MessageSurface):
                 **_content(text, controls),
             },
             self._posts,
+            within=self._api.budget(("chat.postMessage", self._team), ALL_POSTS),
             priority=priority,
             is_admitted=self.is_admitted(self._posts),
             found=found,

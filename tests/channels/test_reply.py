@@ -42,7 +42,7 @@ class Board:
     def is_crowded(self) -> bool:
         return self.has_no_room
 
-    def open(self, *, is_first: bool) -> bool:
+    def open(self) -> bool:
         return not self.has_no_room
 
     async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:

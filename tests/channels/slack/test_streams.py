@@ -69,7 +69,7 @@ class Streamed:
 
         plan = planned(text, priority, **status)
         is_last = priority is Priority.FINAL
-        assert is_last or self.surface.open(is_first=not self.known)
+        assert is_last or self.surface.open()
         since = asyncio.get_running_loop().time()
         await self.surface.ready(priority, is_new=not self.known, ends=is_last, since=since)
         shown = await self.surface.show(plan, tuple(self.known), record)
@@ -460,7 +460,7 @@ async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: Slack
     lives = [surface.live() for surface in surfaces]
     for surface, live in zip(surfaces, lives, strict=True):
         live.__enter__()
-        assert surface.open(is_first=False)
+        assert surface.open()
         ways.append(surface._is_native)
     assert sum(ways) == 6  # 100 calls a minute for them, and 50 for the others
     for live in lives:
