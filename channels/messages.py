@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds within which the end of a message has to be affordable, if it is to be shown before it is whole: else it is
 #: shown when it is, by a post.
-_SOON = 10.0
+_SOON = 15.0
 
 #: What the id of a reply's file begins with, so that it is not taken for a message's.
 _FILE = "file:"

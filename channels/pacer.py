@@ -65,6 +65,8 @@ class _Waiting:
 class Budget:
     """The calls that share one limit of the platform.
 
+    When a call reaches the platform is not known: so it counts from when it goes until a window after its answer.
+
     Args:
         speed: how many times faster than the platform's the window runs: see `Pacer`.
     """
@@ -72,7 +74,8 @@ class Budget:
     def __init__(self, window: Window, *, speed: float = 1.0) -> None:
         self._window = Window(window.calls, window.seconds / speed)
         self._speed = speed
-        self._sent: deque[float] = deque()
+        self._sent: deque[float] = deque()  # when the calls of the last window were answered
+        self._last = float("-inf")  # when a call went
         self._closed_until = 0.0
         self._share = 1.0  # of what the window says, as far as refusals have taught
         self._learnt_at = 0.0
@@ -142,14 +145,13 @@ class Budget:
 
     def give_back(self) -> None:
         """A place that was taken is not needed."""
-        if self._sent:
-            self._sent.pop()
-        self.answered()
+        self._unanswered = max(0, self._unanswered - 1)
+        self._wake()
 
     def answered(self) -> None:
         """A call has come to its end, whatever that was: the platform has counted it, if it ever will."""
-        self._unanswered = max(0, self._unanswered - 1)
-        self._wake()
+        self._sent.append(_now())
+        self.give_back()
 
     def told(self, *, calls: int, left: int, seconds: float) -> None:
         """The platform says how many calls the window has that is open, how many are left, and for how long."""
@@ -186,7 +188,7 @@ class Budget:
             later = max(0, math.ceil((until - told.until) / self._window.seconds))
             return told.left - self._unanswered + later * self._calls
         windows, rest = divmod(within, self._window.seconds)
-        return (int(windows) + 1) * self._calls - len(self._sent) + self._back(rest)
+        return (int(windows) + 1) * self._calls - self._used + self._back(rest)
 
     @property
     def _soon(self) -> float:
@@ -200,10 +202,10 @@ class Budget:
     @property
     def is_idle(self) -> bool:
         self._forget()
-        return not (self._sent or self._line or self._ticks or self._live) and _now() >= self._closed_until
+        return not (self._used or self._line or self._ticks or self._live) and _now() >= self._closed_until
 
     def _take(self, priority: Priority) -> None:
-        self._sent.append(_now())
+        self._last = _now()
         self._unanswered += 1
         self._since_tick = 0 if priority is Priority.TICK else self._since_tick + 1
 
@@ -229,9 +231,9 @@ class Budget:
         if self._told is not None and _now() < self._told.until and self._share == 1.0:
             return self._wait_in(self._told, priority)
         if self._told is not None:  # its window is over, and with it what was sent in it
-            while len(self._sent) > self._unanswered and self._sent[0] < self._told.until:
-                self._sent.popleft()  # but what is not answered yet may count in the next one
-            self._told = None
+            while self._sent and self._sent[0] < self._told.until:
+                self._sent.popleft()
+            self._told, self._last = None, float("-inf")
         return self._wait_as_known(priority)
 
     def _wait_in(self, told: _Told, priority: Priority) -> float:
@@ -243,27 +245,32 @@ class Budget:
         end_of_ticks = told.until - self._soon if kept else told.until
         if free <= kept:
             return max(self._closed_until - now, end_of_ticks - now if free > 0 else end)
-        last = self._sent[-1] if self._sent else now
-        even = (end_of_ticks - last) / (free - kept + 1)
-        return max(self._closed_until - now, last + even - now)
+        even = (end_of_ticks - self._last) / (free - kept + 1)
+        return max(self._closed_until - now, self._last + even - now)
 
     def _wait_as_known(self, priority: Priority) -> float:
         self._forget()
-        now, sent, seconds = _now(), self._sent, self._window.seconds
+        now, seconds = _now(), self._window.seconds
         calls = room = self._calls
         early = 0.0
         if priority is Priority.TICK:
             room = max(1, calls - min(self._kept, int(calls * _KEPT)))
-            early = sent[-1] + self._pace(room) - now if sent else 0.0
-        full = sent[-room] + seconds - now if len(sent) >= room else 0.0
+            early = self._last + self._pace(room) - now
+        over = self._used - room  # so many must be forgotten, and one more
+        full = 0.0 if over < 0 else self._sent[over] + seconds - now if over < len(self._sent) else seconds
         return max(self._closed_until - now, full, early)
+
+    @property
+    def _used(self) -> int:
+        """How many calls count in the window that ends now."""
+        return len(self._sent) + self._unanswered
 
     def _pace(self, room: int) -> float:
         """Seconds between two ticks, if there is `room` for so many in a window.
 
         What is free now has to last up to when one more is free, and so on, for as long as replies are likely to last.
         """
-        now, free, likely = _now(), room - len(self._sent), self._likely
+        now, free, likely = _now(), room - self._used, self._likely
         paces = [likely / calls] if (calls := free + self._back(likely)) > 0 else []
         for more, at in enumerate(self._sent):
             wait = at + self._window.seconds - now

@@ -55,6 +55,7 @@ def test_no_window_ever_holds_more_than_it_may_and_nobody_waits_for_ever(
         async def call(after: float, priority: Priority) -> None:
             await asyncio.sleep(after)
             await budget.admit(priority)
+            budget.answered()
             sent.append(now())
 
         with ExitStack() as stack:
@@ -78,6 +79,7 @@ def ticks(seconds: float, *, live: int = 1, window: Window = MINUTE) -> list[flo
             with budget.live():
                 while now() < 1_000 + seconds:
                     await budget.admit(Priority.TICK)
+                    budget.answered()
                     sent.append(now() - 1_000)
 
         await asyncio.gather(*(reply() for _ in range(live)))
@@ -111,6 +113,7 @@ def test_of_replies_that_begin_in_turn_the_last_ones_are_shown_as_well() -> None
             with budget.live(keeps=False):
                 while now() < end:
                     await budget.admit(Priority.TICK)
+                    budget.answered()
                     shown[number] += now() < end
 
         await asyncio.gather(*map(reply, range(10)))
@@ -130,9 +133,11 @@ def test_the_most_out_of_date_tick_goes_next() -> None:
     async def main() -> list[str]:
         budget, order = Budget(Window(1, 1)), list[str]()
         await budget.admit(Priority.FINAL)
+        budget.answered()
 
         async def tick(name: str, since: float) -> None:
             await budget.admit(Priority.TICK, since)
+            budget.answered()
             order.append(name)
 
         names = [("fresh", now()), ("old", now() - 10), ("older", now() - 20)]
@@ -148,11 +153,13 @@ def test_finals_drain_near_the_limit_while_ticks_still_come() -> None:
 
         async def final() -> None:
             await budget.admit(Priority.FINAL)
+            budget.answered()
             finals.append(now() - 1_000)
 
         async def reply() -> None:
             while len(finals) < 100:
                 await budget.admit(Priority.TICK)
+                budget.answered()
                 others.append(now() - 1_000)
 
         await asyncio.gather(*(final() for _ in range(100)), *(reply() for _ in range(5)))
@@ -169,8 +176,10 @@ def test_a_final_finds_its_place_at_once_whatever_the_ticks_do() -> None:
         with budget.live():
             for _ in range(200):
                 await budget.admit(Priority.TICK)
+                budget.answered()
             begun = now()
             await budget.admit(Priority.FINAL)
+            budget.answered()
             assert now() == begun
 
     run(main)
@@ -181,6 +190,7 @@ def test_a_final_waits_for_its_place() -> None:
         budget, begun = Budget(Window(3, 3)), now()
         for _ in range(4):
             await budget.admit(Priority.FINAL)
+            budget.answered()
         assert now() == begun + 3
 
     run(main)
@@ -190,9 +200,11 @@ def test_who_waits_goes_by_importance_and_then_by_arrival() -> None:
     async def main() -> list[str]:
         budget, order = Budget(Window(1, 1)), list[str]()
         await budget.admit(Priority.FINAL)
+        budget.answered()
 
         async def call(name: str, priority: Priority) -> None:
             await budget.admit(priority)
+            budget.answered()
             order.append(name)
 
         names = [("tick", 3), ("progress", 2), ("error", 1), ("first final", 0), ("second final", 0)]
@@ -209,6 +221,7 @@ def test_who_gives_up_waiting_lets_the_others_go_on_and_takes_no_place() -> None
     async def main() -> None:
         budget, begun = Budget(Window(1, 1)), now()
         await budget.admit(Priority.FINAL)
+        budget.answered()
         first = asyncio.create_task(budget.admit(Priority.FINAL))
         second = asyncio.create_task(budget.admit(Priority.PROGRESS))
         await asyncio.sleep(0.5)
@@ -232,6 +245,30 @@ def test_a_place_that_is_given_back_is_free() -> None:
     run(main)
 
 
+@given(
+    st.lists(st.tuples(st.floats(0, 30), st.floats(0, 5), st.floats(0, 5)), max_size=40),
+    st.builds(Window, st.integers(1, 8), st.sampled_from([1.0, 10.0])),
+)
+def test_however_long_calls_are_under_way_no_window_of_the_platforms_holds_more_than_it_may(
+    calls: list[tuple[float, float, float]], window: Window
+) -> None:
+    async def main() -> list[float]:
+        budget, arrived = Budget(window), list[float]()
+
+        async def call(after: float, there: float, back: float) -> None:
+            await asyncio.sleep(after)
+            await budget.admit(Priority.FINAL)
+            await asyncio.sleep(there)
+            arrived.append(now())
+            await asyncio.sleep(back)
+            budget.answered()
+
+        await asyncio.gather(*(call(*one) for one in calls))
+        return arrived
+
+    assert most_in(run(main), window) <= window.calls
+
+
 def test_a_refusal_closes_the_budget_and_teaches_it_to_ask_for_less_until_nothing_is_refused_any_more() -> None:
     async def main() -> list[float]:
         budget, begun, sent = Budget(Window(10, 10)), now(), list[float]()
@@ -240,6 +277,7 @@ def test_a_refusal_closes_the_budget_and_teaches_it_to_ask_for_less_until_nothin
         assert not budget.try_admit(Priority.FINAL)
         while now() < begun + 200:
             await budget.admit(Priority.FINAL)
+            budget.answered()
             sent.append(now() - begun)
         return sent
 
@@ -331,6 +369,7 @@ def test_what_could_be_spared_is_what_is_left_beside_what_is_kept_back_and_is_no
             assert (budget.can_spare(2), budget.can_spare(3)) == (True, False)
             for _ in range(2):
                 await budget.admit(Priority.FINAL)
+                budget.answered()
             assert (budget.can_spare(1), budget.can_spare(2)) == (True, False)
             await asyncio.sleep(40)
             assert (budget.can_spare(2, within=15), budget.can_spare(2, within=20)) == (False, True)
@@ -360,6 +399,7 @@ def test_a_faster_clock_makes_shorter_windows() -> None:
         budget, begun = Pacer(speed=10).budget("key", Window(1, 60)), now()
         for _ in range(2):
             await budget.admit(Priority.FINAL)
+            budget.answered()
         assert now() == begun + 6
 
     run(main)
