@@ -142,7 +142,7 @@ class Surface(Protocol):
 
     @property
     def is_crowded(self) -> bool:
-        """Whether calls are so scarce that there is none to spare beside those that end what grows now."""
+        """Whether calls are so scarce that most of them have to be kept for the end of what grows."""
         ...
 
     def open(self) -> bool:

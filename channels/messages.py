@@ -104,7 +104,7 @@ class MessageSurface(ABC):
 
     @property
     def is_crowded(self) -> bool:
-        return not self._has_room()
+        return self._edits.is_tight or not self._has_room()
 
     def open(self) -> bool:
         if not self._is_open and self._has_room():

@@ -176,6 +176,11 @@ class Budget:
         return min(self._free(within / self._speed), most) - self._kept >= calls
 
     @property
+    def is_tight(self) -> bool:
+        """Whether more than half of a window is kept back, so that ticks are few."""
+        return self._kept > self._calls // 2
+
+    @property
     def each(self) -> float:
         """How many calls each that is live could have while it is likely to last, if there were one more."""
         return (self._free(_LIKELY / self._speed) - self._kept) / (len(self._live) + 1)
