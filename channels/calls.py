@@ -106,9 +106,10 @@ class Caller:
             found: for a call that must not take effect twice: looks whether it has, when its answer was lost.
 
         Returns:
-            The answer; none for a tick that had no place or failed in passing.
+            The answer; none for a tick that had no place.
 
         Raises:
+            PassingError: a tick failed in passing; whether it took effect, or still will, is not known.
             RefusedError: the platform will not have it, however often it is asked.
             SurfaceError: the platform stayed out of reach.
         """
@@ -124,7 +125,11 @@ class Caller:
             except PassingError as error:
                 failure = error
             if priority is Priority.TICK:
-                return await found() if found is not None and failure.retry_after is None else None
+                if failure.retry_after is not None:
+                    return None
+                if found is not None:
+                    return await found()
+                raise failure
             if failure.retry_after is not None:
                 continue
             if found is not None and (effect := await found()) is not None:

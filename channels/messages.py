@@ -15,6 +15,9 @@ from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
+#: Seconds by which an edit of which no answer came may be late.
+LATE = 1.0
+
 #: Seconds within which the end of a message has to be affordable, if it is to be shown before it is whole: else it is
 #: shown when it is, by a post.
 _SOON = 15.0
@@ -29,11 +32,13 @@ class Edited(Enum):
     Attributes:
         DONE: the message says it now.
         DROPPED: a tick that could not go.
+        LOST: a tick of which no answer came: it may take effect yet.
         GONE: the message is not there any more, or may not be edited any more.
     """
 
     DONE = auto()
     DROPPED = auto()
+    LOST = auto()
     GONE = auto()
 
 
@@ -86,6 +91,7 @@ class MessageSurface(ABC):
 
     def __init__(self) -> None:
         self._shown: dict[str, tuple[str, tuple[Button, ...]]] = {}
+        self._lost = set[str]()  # messages of which an edit is lost
         self._attached: str | None = None
         self._lacking: Budget | None = None  # that had no place for a post of the last tick
         self._held: Budget | None = None  # in which the next call has its place
@@ -194,7 +200,7 @@ class MessageSurface(ABC):
                 if posted.is_new and not piece.controls:  # of one that stood already, the buttons are not known
                     self._shown[current] = piece.content
                 await record(position, current)
-            if edited is Edited.DROPPED:
+            if edited in (Edited.DROPPED, Edited.LOST):
                 return False
             previous = current
             shown.append(current)
@@ -203,11 +209,22 @@ class MessageSurface(ABC):
         if plan.priority in LAST_WORDS:
             for message_id in await self._strays(shown):
                 await _clear_away(self._delete, message_id)
+            await self._outlast([Piece(position, plan) for position in range(len(shown))], shown)
         if plan.file is not None and previous is not None:
             await self._show_file(plan.file, previous, files, lambda id_: record(len(plan.chunks), f"{_FILE}{id_}"))
         elif files:
             await _clear_away(self._detach, files[0].removeprefix(_FILE))
         return True
+
+    async def _outlast(self, pieces: Sequence[Piece], shown: Sequence[str]) -> None:
+        """Say the last word again where an edit was lost: if it comes late, it writes over what was last said."""
+        if self._lost.isdisjoint(shown):
+            return
+        await asyncio.sleep(LATE)
+        for piece, message_id in zip(pieces, shown, strict=True):
+            if message_id in self._lost:
+                self._lost.discard(message_id)
+                await self._edit(message_id, *piece.content, Priority.PROGRESS)
 
     async def _change(self, message_id: str, piece: Piece) -> Edited:
         """Let a message show its piece."""
@@ -216,6 +233,8 @@ class MessageSurface(ABC):
         edited = await self._edit(message_id, *piece.content, piece.plan.priority)
         if edited is Edited.DONE:
             self._shown[message_id] = piece.content
+        if edited is Edited.LOST:
+            self._lost.add(message_id)
         return edited
 
     async def _create(self, piece: Piece, previous: str | None) -> Posted | None:

@@ -1,5 +1,7 @@
 """Plans a reply: cuts its text, as it grows, into the messages that a platform accepts."""
 
+import asyncio
+
 from channels.channel import LAST_WORDS, Chunk, Limits, Plan, Priority
 from channels.markdown.blocks import Place
 from channels.markdown.page import Page
@@ -45,7 +47,8 @@ class Planner:
         return len(self._stable)
 
     def feed(self, delta: str) -> None:
-        self._fed.append(delta)
+        for start in range(0, len(delta), self._limits.chunk_size):  # in bounded pieces, whatever comes at once
+            self._fed.append(delta[start : start + self._limits.chunk_size])
         self._news += len(delta)
 
     def replace(self, text: str) -> None:
@@ -74,13 +77,25 @@ class Planner:
             )
         return Plan(chunks, priority, grows=not is_final)
 
+    async def catch_up(self) -> None:
+        """Read what is new, and let others go on as long as that is much."""
+        while self._news > self._limits.chunk_size:
+            self._read_on()
+            await asyncio.sleep(0)
+
     def _read(self) -> None:
-        """Cut the messages off that what is new has filled."""
-        news = "".join(self._fed[self._planned :])
-        for start in range(0, len(news), self._limits.chunk_size):  # in bounded steps, whatever has piled up
-            self._page.feed(news[start : start + self._limits.chunk_size])
-            self._page = _cut_off(self._page, self._stable, self._limits)
-        self._planned, self._news = len(self._fed), 0
+        while self._news:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Cut the messages off that what is new has filled, or a part of it that is about as long as a message."""
+        until, size = self._planned, 0
+        while until < len(self._fed) and size < self._limits.chunk_size:
+            size += len(self._fed[until])
+            until += 1
+        self._page.feed("".join(self._fed[self._planned : until]))
+        self._page = _cut_off(self._page, self._stable, self._limits)
+        self._planned, self._news = until, self._news - size
 
 
 def _cut_off(page: Page, chunks: list[Chunk], limits: Limits, *, is_final: bool = False) -> Page:

@@ -143,7 +143,7 @@ class Reply:
         self._touch()
         if self._planner.has_grown:
             self._grown.set()
-            if self._planner.full > self._settled and self._surface.is_crowded:
+            if self._surface.is_crowded:  # what is full goes first
                 self._urgent.set()
 
     def _touch(self, *, is_urgent: bool = False) -> None:
@@ -160,12 +160,14 @@ class Reply:
         with self._surface.live():
             while not self._is_abandoned:
                 self._grown.clear()
+                await self._planner.catch_up()
                 move = self._move(is_first)
                 if move is None:
                     await self._news(self._grown)
                     continue
                 if not await self._may_go(move):
                     continue
+                await self._planner.catch_up()
                 self._changed.clear()
                 is_last, since, self._since = self._final is not None, self._since, None
                 before, self._settled = self._settled, self._planner.full

@@ -214,7 +214,7 @@ def _always_said(begins: Sequence[float], start: float, end: float) -> int:
 
 
 def _dealt(spans: Sequence[float], calls: int, further: int, most_each: float) -> float:
-    """The least sum of ages if so many calls are dealt out, and `further` more to each; none has more than `most_each`."""
+    """The least sum of ages if so many calls are dealt out, and `further` more to each, up to `most_each`."""
     given = [further] * len(spans)
     ages = [_least(span, further) for span in spans]
     gains = [

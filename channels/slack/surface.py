@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from channels.calls import RefusedError
+from channels.calls import PassingError, RefusedError
 from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
 from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget, Window
@@ -106,6 +106,8 @@ class SlackSurface(MessageSurface):
             if refusal.code not in _NOT_EDITABLE:
                 raise
             return Edited.GONE
+        except PassingError:
+            return Edited.LOST
         if answer is None:
             return Edited.DROPPED
         self._streamed.pop(message_id, None)

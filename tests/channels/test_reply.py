@@ -171,6 +171,44 @@ async def test_a_reply_that_is_closed_before_its_placeholder_has_a_place_is_post
     assert [[chunk.text for chunk in plan.chunks] for plan in board.plans] == [["the answer"]]
 
 
+async def test_where_calls_are_scarce_a_message_is_shown_when_it_is_whole_and_changes_no_more(board: Board) -> None:
+    board.has_no_room = True
+    text = "\n\n".join(f"{number} {'word ' * 12}".strip() for number in range(4))
+    async with on(board) as reply:
+        for start in range(0, len(text), 7):
+            reply.feed(text[start : start + 7])
+            await asyncio.sleep(0)
+        await board.until(lambda: len(board.shown) == 3)
+        assert all(not plan.grows and plan.priority is not Priority.TICK for plan in board.plans)
+        await reply.close(text)
+    assert "\n\n".join(board.shown) == text
+
+
+async def test_a_reply_that_found_no_room_grows_as_soon_as_there_is_some(board: Board) -> None:
+    board.has_no_room = True
+    async with on(board) as reply:
+        reply.feed("not yet")
+        await asyncio.sleep(0.01)
+        assert board.shown == []
+        board.has_no_room = False
+        reply.feed(", but now")
+        await board.until(lambda: board.shown == ["not yet, but now"])
+        await reply.close("not yet, but now")
+
+
+async def test_a_message_that_is_full_where_calls_are_scarce_is_ended_before_others_grow(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown)
+        board.has_no_place_for = {Priority.TICK}
+        reply.feed("word " * 10)
+        await asyncio.sleep(0.01)
+        board.has_no_room = True
+        reply.feed("word " * 15)
+        await board.until(lambda: len(board.plans) == 2)
+        assert (board.plans[1].priority, board.plans[1].grows) == (Priority.PROGRESS, False)
+        await reply.close("word " * 25)
+
+
 async def test_leaving_does_not_wait_for_a_place(board: Board) -> None:
     board.has_no_place_for = set(Priority)
     async with asyncio.timeout(1), on(board) as reply:
