@@ -98,6 +98,8 @@ class MessageSurface(ABC):
         self._began = 0.0
         self._kept = ExitStack()
         self._is_open = False
+        self._reserve = ExitStack()
+        self._is_reserved = False
 
     @contextmanager
     def live(self) -> Iterator[None]:
@@ -106,6 +108,7 @@ class MessageSurface(ABC):
             yield
         finally:
             self._close()
+            self._give_up()
             self._release()
 
     @property
@@ -113,21 +116,35 @@ class MessageSurface(ABC):
         return self._edits.is_tight or not self._has_room()
 
     def open(self) -> bool:
-        if not self._is_open and self._has_room():
-            self._is_open = True
+        if not self._is_open:
+            if not self._has_room():
+                self._give_up()
+                return False
+            self._open()
             self._keep()
-        return self._is_open
+        return True
+
+    def _open(self) -> None:
+        self._is_open = True
+        if not self._is_reserved:
+            self._is_reserved = True
+            self._reserve.enter_context(self._edits.kept())
+
+    def _give_up(self) -> None:
+        """Keep nothing back for a message that might grow."""
+        self._is_reserved = False
+        self._reserve.close()
 
     def _has_room(self) -> bool:
         """Whether the end of one more message that grows can be afforded."""
-        return self._edits.can_spare(1, within=_SOON)
+        return self._edits.can_spare(0 if self._is_reserved else 1, within=_SOON)
 
     def _keep(self) -> None:
-        """Keep back what it takes to end the message that grows."""
-        self._kept.enter_context(self._edits.live(since=self._began))
+        """Have a share in what lets the message grow."""
+        self._kept.enter_context(self._edits.live(since=self._began, keeps=False))
 
     def _close(self) -> None:
-        """There is no message any more that grows."""
+        """There is no message any more that grows; what is kept back is so for the next one, if it may grow."""
         self._is_open = False
         self._kept.close()
 

@@ -150,10 +150,10 @@ class StreamSurface(SlackSurface):
     def open(self) -> bool:
         """The way that a message goes is chosen here."""
         if not self._is_open and self._is_better_streamed():
-            self._is_open = self._is_native = True
+            self._open()  # what is not to stay of it goes by an edit
+            self._is_native = True
             self._kept.enter_context(self._stops.live(since=self._began))
             self._kept.enter_context(self._appends.live(since=self._began, keeps=False))
-            self._kept.enter_context(self._edits.kept())  # what is not to stay of it goes by an edit
         return super().open()
 
     def _close(self) -> None:
@@ -191,7 +191,7 @@ class StreamSurface(SlackSurface):
         return self._api.budget(("chat.appendStream", self._team), TIER_4)
 
     async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
-        if self._stream is not None and ends:  # a stop is never an idle call
+        if self._next(is_new=is_new, ends=ends) in (self._starts, self._stops):  # those are no idle calls
             priority = min(priority, Priority.PROGRESS)
         await super().ready(priority, is_new=is_new, ends=ends, since=since)
 
@@ -276,8 +276,8 @@ class StreamSurface(SlackSurface):
         elif not stream.card.is_placeholder:
             self._shown[message_id] = piece.chunk.text, ()
         else:  # all of the text stands, so that taking the card away may wait for others
-            piece = replace(piece, plan=replace(piece.plan, priority=Priority.PROGRESS))
-        return await super()._change(message_id, piece)
+            piece = _urgent(piece)
+        return await super()._change(message_id, piece if piece.plan.priority in LAST_WORDS else _urgent(piece))
 
     async def _grow(self, stream: Stream, piece: Piece) -> Edited | None:
         """Append what is new; none if the stream cannot go on."""
@@ -334,6 +334,11 @@ class StreamSurface(SlackSurface):
         log.info("%s", refusal)
         if refusal.code in _OVER:
             self._over.add(stream.ts)
+
+
+def _urgent(piece: Piece) -> Piece:
+    """The piece, by a call that is not an idle one."""
+    return replace(piece, plan=replace(piece.plan, priority=Priority.PROGRESS))
 
 
 def _settled(piece: Piece) -> str:
