@@ -30,6 +30,7 @@ class Board(MessageSurface):
         self.loses: str | None = None
         self.late: str | None = None
         self.edits = PLENTY
+        self.edited = asyncio.Event()
 
     @property
     def _posts(self) -> Budget:
@@ -64,6 +65,7 @@ class Board(MessageSurface):
             self.late = message_id
             return Edited.LOST
         self.messages[message_id], self.buttons[message_id] = text, controls
+        self.edited.set()
         return Edited.DONE
 
     async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
@@ -174,9 +176,7 @@ async def test_an_edit_that_was_given_up_and_comes_after_the_last_word_is_writte
     await known.show(board, ["..."], Priority.TICK)
     assert not await known.show(board, ["half"], Priority.TICK)
     showing = asyncio.create_task(known.show(board, ["all of it"]))
-    async with asyncio.timeout(1):
-        while list(board.messages.values()) != ["all of it"]:
-            await asyncio.sleep(0)
+    await asyncio.wait_for(board.edited.wait(), 1)
     assert board.late is not None
     board.messages[board.late] = "half"
     assert await showing
