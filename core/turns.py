@@ -223,10 +223,12 @@ class Turns:
                 await connection.execute(sa.update(inbox).where(answered).values(inbound=None))
 
     async def _resume(self, connection: AsyncConnection, limit: int, running: Collection[str]) -> list[Turn]:
-        lost = (turns.c.owner == self._lease.worker) & turns.c.id.not_in(running)
+        lost = (turns.c.owner == self._lease.worker) | self._lease.is_gone(turns.c.owner)
         query = (
             sa.select(turns)
-            .where(is_under_way(turns), lost | self._lease.is_gone(turns.c.owner))
+            .where(
+                is_under_way(turns), lost, turns.c.id.not_in(running)
+            )  # what runs here does so even if the lease ends
             .order_by(turns.c.created_at)
             .limit(limit)
             .with_for_update(skip_locked=True)

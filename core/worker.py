@@ -122,7 +122,7 @@ class Worker:
                     task = asyncio.create_task(self._run(turn, place * SPACING), name=f"turn {turn.id}")
                     self._running[turn.id] = task
                     self._runs.set()
-                if not claimed:
+                if len(claimed) < free:
                     return
 
     async def _watch(self) -> None:

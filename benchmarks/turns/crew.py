@@ -31,7 +31,7 @@ LIMIT = 500
 
 
 class Model:
-    """Says one word, after some seconds; the first of them are out of the bench's way."""
+    """Says one word, after some seconds."""
 
     name = "quiet"
 
@@ -130,7 +130,8 @@ async def at_work(
     async with AsyncExitStack() as stack:
         database = Database(url)
         stack.push_async_callback(database.aclose)
-        await migrate(database)
+        if database.is_sqlite:
+            await migrate(database)
         lease = Lease(database)
         await lease.take()
         stack.push_async_callback(lease.give_up)

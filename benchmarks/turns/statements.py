@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,7 +39,7 @@ def counted(database: Database) -> Iterator[Counter[str]]:
         sa.event.remove(engine, "commit", committed)
 
 
-def writes(counts: Counter[str]) -> dict[str, int]:
+def writes(counts: Mapping[str, float]) -> dict[str, float]:
     """Those of the statements that write, by what and where."""
     return {kind: number for kind, number in sorted(counts.items()) if " " in kind}
 
