@@ -34,6 +34,9 @@ PATIENCE, REST = 60.0, 120.0
 #: Seconds between two looks of somebody who waits for an answer.
 LOOK = 0.2
 
+#: How many messages somebody says before he waits for the answers: any of these.
+BURSTS = (1, 1, 1, 1, 2, 3)
+
 #: How long a dead worker's lease lasts: the default is longer, and a soak would be, too.
 LEASE_SECONDS = "4"
 
@@ -71,15 +74,17 @@ class Session:
     place: Place
     said: list[str] = field(default_factory=list)
 
-    async def say(self) -> None:
+    async def say(self) -> str:
+        """Say the next message; its name."""
         name = f"s{self.number}-{len(self.said)}"
         self.said.append(name)
         await self.place.say(name)
+        return name
 
-    async def wait(self) -> None:
-        """Wait for an answer to all that was said, for as long as one has patience."""
+    async def wait(self, names: Sequence[str]) -> None:
+        """Wait for an answer to these messages, for as long as one has patience."""
         for _ in range(int(PATIENCE / LOOK)):
-            if answered(self.place.shown()).issuperset(self.said):
+            if answered(self.place.shown()).issuperset(names):
                 return
             await asyncio.sleep(LOOK)
 
@@ -170,12 +175,13 @@ class Soak:
     async def _session(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
         while len(session.said) < messages:
             async with waiting:
-                for _ in range(min(messages - len(session.said), self._dice.choice((1, 1, 1, 1, 2, 3)))):
-                    await session.say()
+                names = []
+                for _ in range(min(messages - len(session.said), self._dice.choice(BURSTS))):
+                    names.append(await session.say())
                     self._said += 1
                     self._progress.set()
                     await asyncio.sleep(self._dice.choice((0.0, 0.1)))
-                await session.wait()
+                await session.wait(names)
 
     async def _trouble(self, trouble: Trouble) -> None:
         due = self._load.every
@@ -184,7 +190,7 @@ class Soak:
             self._progress.clear()
             if self._said >= due:
                 await trouble.make()
-                due = self._said + self._load.every
+                due += self._load.every
 
 
 @asynccontextmanager
