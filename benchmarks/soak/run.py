@@ -19,7 +19,7 @@ from benchmarks.soak.trouble import Trouble
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import inbox, turns
-from core.turns import is_under_way, is_waiting
+from core.waiting import is_under_way, is_waiting
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.postgres import PostgresSandbox
