@@ -1,0 +1,190 @@
+"""One scenario after another, each on platforms of its own, with a database of its own."""
+
+import asyncio
+import itertools
+import json
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.store.database import Database
+from sandbox.discord import DiscordSandbox
+from sandbox.models import ScriptedOpenAI
+from sandbox.slack import SlackSandbox
+from tests.acceptance.platforms import Discord, Platform, Shown, Slack, Talk
+from tests.chaos import evidence, verdict
+from tests.chaos.evidence import Evidence
+from tests.chaos.scenario import TOOLS, Model, converse
+from tests.chaos.victim import LOG, PASSAGES, Crash
+from tests.chaos.zygote import Life, Zygote
+
+#: Seconds that all answers may take from when the last process was started.
+SETTLE_TIMEOUT = 20.0
+
+#: Seconds that a process may take to stop.
+STOP_TIMEOUT = 20.0
+
+#: Seconds between two looks at the database.
+LOOK = 0.02
+
+#: Makes a database for a process in this folder, with all tables and nothing in them; its URL, as SQLAlchemy has it.
+MakeDatabase = Callable[[Path], Awaitable[str]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a scenario.
+
+    Attributes:
+        reached: whether the process came by the point at which it was to die.
+        passages: how often the last process came by each point.
+        log: what the processes said.
+    """
+
+    evidence: Evidence
+    reached: bool
+    passages: Mapping[str, int]
+    log: str
+
+
+class Stage:
+    """Plays scenarios.
+
+    Args:
+        folder: for what the processes leave.
+    """
+
+    def __init__(self, zygote: Zygote, make_database: MakeDatabase, folder: Path) -> None:
+        self._zygote = zygote
+        self._make_database = make_database
+        self._folder = folder
+        self._numbers = itertools.count()
+
+    async def play(self, *crashes: Crash) -> Outcome:
+        """Play the scenario: with a process that dies at the first of the `crashes`, if there is one, the next one that
+        dies at the second, and a last one that is stopped when all is done.
+        """
+        folder = self._folder / str(next(self._numbers))
+        folder.mkdir()
+        url = await self._make_database(folder)
+        async with AsyncExitStack() as stack:
+            model = Model()
+            scripted = await stack.enter_async_context(ScriptedOpenAI(model.answer))
+            slack = Slack(await stack.enter_async_context(SlackSandbox()))
+            discord = Discord(await stack.enter_async_context(DiscordSandbox()))
+            database = Database(url)
+            stack.push_async_callback(database.aclose)
+            settings = {
+                **slack.settings,
+                **discord.settings,
+                "MODEL": "openai/scripted",
+                "OPENAI_BASE_URL": scripted.base_url,
+                "DATABASE_URL": url.replace("+asyncpg", "").replace("+aiosqlite", ""),
+                "TOOLS": ",".join(f"tests.chaos.till:{tool}" for tool in TOOLS),
+                "LOG_LEVEL": "INFO",
+            }
+            scene = _Scene(self._zygote, folder, settings, database, model, [slack, discord])
+            return await scene.play(crashes)
+
+
+class _Scene:
+    def __init__(
+        self,
+        zygote: Zygote,
+        folder: Path,
+        settings: Mapping[str, str],
+        database: Database,
+        model: Model,
+        platforms: Sequence[Platform],
+    ) -> None:
+        self._zygote = zygote
+        self._folder = folder
+        self._settings = settings
+        self._database = database
+        self._model = model
+        self._talks: dict[Platform, Talk] = {platform: platform.talk() for platform in platforms}
+        self._is_new = asyncio.Event()
+        self._endings: list[str] = []
+
+    async def play(self, crashes: Sequence[Crash]) -> Outcome:
+        reached = not crashes
+        people = [
+            asyncio.create_task(converse(platform, talk, self._model.heard[platform.name], is_new=self._is_new))
+            for platform, talk in self._talks.items()
+        ]
+        try:
+            for crash in (*crashes, None):
+                code = await self._live(crash, people)
+                if code != -signal.SIGKILL:
+                    break
+                reached = crash == crashes[-1]
+                await self._gone()
+            if code:
+                self._endings.append(f"a process ended with {code}")
+        finally:
+            for person in people:
+                person.cancel()
+            told = await asyncio.gather(*people, return_exceptions=True)
+        self._endings += [f"somebody could not talk: {error}" for error in told if isinstance(error, Exception)]
+        shown = {platform.name: _texts(talk.replies()) for platform, talk in self._talks.items()}
+        passages, log = self._folder / PASSAGES, self._folder / LOG
+        return Outcome(
+            await evidence.collect(
+                self._database,
+                self._folder,
+                shown=shown,
+                breaches_told=self._model.breaches,
+                endings=self._endings,
+            ),
+            reached,
+            json.loads(passages.read_text()) if passages.exists() else {},
+            log.read_text(errors="replace") if log.exists() else "",
+        )
+
+    async def _live(self, crash: Crash | None, people: Sequence[asyncio.Task[None]]) -> int:
+        """One process, until it dies, or until all is done and it is stopped; how it ended."""
+        life = await self._zygote.live(self._folder, self._settings, crash)
+        done = asyncio.create_task(self._done(people))
+        end = asyncio.create_task(life.end())
+        try:
+            await asyncio.wait([done, end], timeout=SETTLE_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+            if not end.done():
+                await self._stop(life, end)
+            return await end
+        finally:
+            await life.aclose()
+            for task in (done, end):
+                task.cancel()
+            await asyncio.wait([done, end])
+
+    async def _stop(self, life: Life, end: asyncio.Task[int]) -> None:
+        life.signal(signal.SIGTERM)
+        await asyncio.wait([end], timeout=STOP_TIMEOUT)
+        if not end.done():
+            self._endings.append("a process could not be stopped")
+            life.signal(signal.SIGKILL)
+
+    async def _done(self, people: Sequence[asyncio.Task[None]]) -> None:
+        """Wait until all is said and answered."""
+        for platform, talk in self._talks.items():
+            await platform.wait_for(lambda platform=platform: platform.is_connected, timeout=SETTLE_TIMEOUT)
+            await platform.wait_for(
+                lambda platform=platform, talk=talk: verdict.is_whole(platform.name, _texts(talk.replies())),
+                timeout=SETTLE_TIMEOUT,
+            )
+        await asyncio.wait(people)
+        while await evidence.unended(self._database):
+            await asyncio.sleep(LOOK)
+
+    async def _gone(self) -> None:
+        """Wait until the platforms know that the process has died; the next one is another one."""
+        self._is_new.set()
+        for platform in self._talks:
+            with suppress(TimeoutError):
+                await platform.wait_for(lambda platform=platform: not platform.is_connected)
+
+
+def _texts(replies: Sequence[Shown]) -> list[str]:
+    return [reply.text for reply in replies]
