@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from select import select
 from types import TracebackType
@@ -28,6 +29,23 @@ WARM_TIMEOUT = 60.0
 
 #: Settings of whoever runs the tests, which must not reach the victim.
 FOREIGN = ("SLACK_", "DISCORD_", "OPENAI_", "MODEL", "DATABASE_URL", "AGENT_", "TOOLS", "DYNO", "LOG_LEVEL")
+
+#: What the program imports only when it is at work, after the process was forked.
+LATE = (
+    "aiosqlite",
+    "anyio._backends._asyncio",
+    "asyncpg",
+    "google.adk.tools.google_search_tool",
+    "google.adk.tools.vertex_ai_search_tool",
+    "h11",
+    "httpcore2",
+    "openai.resources.chat.completions.completions",
+    "slack_bolt.listener_matcher.async_builtins",
+    "sqlalchemy.dialects.postgresql.asyncpg",
+    "sqlalchemy.dialects.sqlite.aiosqlite",
+    "tests.chaos.till",
+    "truststore",
+)
 
 
 class Life:
@@ -95,6 +113,8 @@ def _warm() -> None:
     from core.models import openai  # noqa: F401, PLC0415
     from core.runtime import warm_up  # noqa: PLC0415
 
+    for module in LATE:
+        import_module(module)
     asyncio.run(warm_up())
     gc.collect()
     gc.freeze()
