@@ -2,10 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from tests.chaos.stage import Outcome, Stage
 from tests.chaos.verdict import Verdict, judge
@@ -28,8 +26,11 @@ class Tried:
 
     @property
     def report(self) -> str:
-        """What one has to know to find out what went wrong."""
-        return "\n  ".join([f"{self.crash}:", *self.verdict.findings, *self.outcome.log.splitlines()[-40:]])
+        """What one has to know to find out what went wrong; nothing, if nothing did."""
+        if not self.verdict.findings:
+            return ""
+        log = self.outcome.log.splitlines()[-40:]
+        return "\n  ".join([f"{self.crash}:", *self.verdict.findings, *(f"| {line}" for line in log)])
 
 
 async def count(stage: Stage) -> dict[str, int]:
@@ -55,18 +56,24 @@ def sample(of: Sequence[Crash], size: int, seed: int) -> list[Crash]:
     return random.Random(seed).sample(of, min(size, len(of)))
 
 
-async def try_all(stage: Stage, these: Sequence[Crash]) -> AsyncIterator[Tried]:
-    """Play the scenario with each crash, some at once; in the order in which they end."""
-    left = iter(these)
-    results: asyncio.Queue[Tried] = asyncio.Queue()
+async def try_all(
+    stage: Stage, these: Sequence[Crash], tell: Callable[[Tried], object] = lambda _tried: None
+) -> list[Tried]:
+    """Play the scenario with each of the crashes, some at once.
+
+    Args:
+        tell: is told of each as it ends.
+    """
+    left, ended = iter(these), list[Tried]()
 
     async def play() -> None:
         for crash in left:
             outcome = await stage.play(crash)
-            await results.put(Tried(crash, outcome, judge(outcome.evidence)))
+            tried = Tried(crash, outcome, judge(outcome.evidence))
+            ended.append(tried)
+            tell(tried)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):
             group.create_task(play())
-        for _ in these:
-            yield await results.get()
+    return ended

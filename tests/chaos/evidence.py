@@ -82,11 +82,11 @@ async def histories(database: Database, folder: Path) -> dict[str, list[Event]]:
     return found
 
 
-def breaches(events: Sequence[Event]) -> Iterator[str]:
+def breaches(events: Sequence[Event], agent: str = DEFAULT_NAME) -> Iterator[str]:
     """What no model would take of a history."""
     if events and not is_user_message(events[0]):
         yield "it does not begin with a user's message"
-    if strangers := {event.author for event in events} - {"user", DEFAULT_NAME}:
+    if strangers := {event.author for event in events} - {"user", agent}:
         yield f"{', '.join(strangers)} speak in it"
     calls = [call.id for event in events for call in event.get_function_calls()]
     answers = [answer.id for event in events for answer in event.get_function_responses()]
@@ -110,15 +110,14 @@ async def collect(
     endings: Sequence[str],
 ) -> Evidence:
     """The evidence, when all processes have ended."""
-    found = await histories(database, folder)
+    found = (await histories(database, folder)).items()
+    breaches_found = [f"{session}: {breach}" for session, events in found for breach in breaches(events)]
     return Evidence(
         shown=shown,
         uses=uses(folder),
         accepted=await accepted(database),
         stored=await stored(database),
         unended=await unended(database),
-        breaches=[*breaches_told, *(f"{id_}: {breach}" for id_, events in found.items() for breach in breaches(events))],
+        breaches=[*breaches_told, *breaches_found],
         endings=endings,
     )
-
-

@@ -1,12 +1,12 @@
 """The points at which a process may die: around every `await` of the program's own code.
 
-An import hook has the program's modules compiled with a call before and after each thing that is awaited. What is called
-is the one `pass_by` of this process, which nobody needs to install: until `watch` is called it does nothing.
+An import hook has the program's modules compiled with a call before and after each thing that is awaited. What is
+called is given to `watch`; before, nothing is.
 """
 
 import ast
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -54,13 +54,13 @@ class _Pointed(ast.NodeTransformer):
         self._path = path
         self.points: list[str] = []
 
-    def visit_Await(self, node: ast.Await) -> ast.AST:  # noqa: N802 - the names are ast's
+    def visit_Await(self, node: ast.Await) -> ast.AST:
         place = self._place(node, "before", "after")
         self.generic_visit(node)
         node.value = _call(_AWAIT, place, node.value)
         return _call(_AWAITED, place, node)
 
-    def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST:  # noqa: N802
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST:
         place = self._place(node, "before", "after")
         self.generic_visit(node)
         node.iter = _call(_EACH, place, node.iter)
@@ -73,7 +73,7 @@ class _Pointed(ast.NodeTransformer):
             node.iter = _call(_EACH, place, node.iter)
         return node
 
-    def visit_AsyncWith(self, node: ast.AsyncWith) -> ast.AST:  # noqa: N802
+    def visit_AsyncWith(self, node: ast.AsyncWith) -> ast.AST:
         places = [
             self._place(item.context_expr, "before entering", "after entering", "before leaving", "after leaving")
             for item in node.items
@@ -144,7 +144,8 @@ class _Within:
             _pass_by(f"{self._place} after leaving")
 
 
-_CALLED = {_AWAIT: _await, _AWAITED: _awaited, _EACH: _Each, _WITHIN: _Within}
+#: What a module that was compiled with its points calls.
+NAMES: Mapping[str, Any] = {_AWAIT: _await, _AWAITED: _awaited, _EACH: _Each, _WITHIN: _Within}
 
 
 class _Loader(SourceFileLoader):
@@ -155,14 +156,14 @@ class _Loader(SourceFileLoader):
         return compiled(path.read_text(), path.relative_to(ROOT).as_posix(), str(path))
 
     def exec_module(self, module: ModuleType) -> None:
-        vars(module).update(_CALLED)
+        vars(module).update(NAMES)
         super().exec_module(module)
 
 
 def compiled(source: str, path: str, filename: str) -> CodeType:
     """A module's code with its points; it is to be run with `names` among its globals."""
     tree = _Pointed(path).visit(ast.parse(source, filename))
-    return compile(tree, filename, "exec")  # type: ignore[no-any-return]
+    return compile(tree, filename, "exec")
 
 
 class _Finder(MetaPathFinder):

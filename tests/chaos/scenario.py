@@ -6,6 +6,7 @@ model has the first tool used, then the other two side by side, and tells of it 
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from channels.discord import surface as discord
 from channels.slack import surface as slack
@@ -17,8 +18,8 @@ FIRST, SECOND = "pay, then ring and mail", "what else"
 
 TOOLS = ("pay", "ring", "mail")
 
-#: Seconds that the first answer waits to go on until the second message has been heard.
-HEARD_TIMEOUT = 2.0
+#: Seconds that people wait for a sign that they were heard.
+HEARD_TIMEOUT = 3.0
 
 #: Seconds for which people wait until the bot is there.
 PATIENCE = 30.0
@@ -76,22 +77,19 @@ class Model:
         return [Say(text[:cut], pieces=4, pace=0.02), Pause(self.heard[platform]), Say(told, pieces=4, pace=0.02)]
 
 
-async def converse(platform: Platform, talk: Talk, heard: asyncio.Event, *, is_new: asyncio.Event) -> None:
-    """Say both messages, each when the bot is there.
-
-    The second is said when the bot shows that it has heard the first one; or when it has gone, and is there again.
+async def converse(platform: Platform, talk: Talk, heard: asyncio.Event) -> None:
+    """Say both messages: the second when the bot shows that it has heard the first one, or when that takes too long.
 
     Args:
         heard: set when the first answer may be ended.
-        is_new: set while the bot is another than the one that was there at first.
     """
     try:
         await platform.wait_for(lambda: platform.is_connected, timeout=PATIENCE)
         await talk.say(f"{FIRST} on {platform.name}")
-        await platform.wait_for(
-            lambda: platform.is_connected and (talk.replies() or is_new.is_set()), timeout=PATIENCE
-        )
+        with suppress(TimeoutError):
+            await platform.wait_for(lambda: platform.is_connected and talk.replies(), timeout=HEARD_TIMEOUT)
         await talk.say(SECOND)
-        await platform.wait_for(lambda: talk.receipts() or is_new.is_set(), timeout=HEARD_TIMEOUT)
+        with suppress(TimeoutError):
+            await platform.wait_for(lambda: talk.receipts() or not platform.is_connected, timeout=HEARD_TIMEOUT)
     finally:
         heard.set()

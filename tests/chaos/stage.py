@@ -5,8 +5,9 @@ import itertools
 import json
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from core.store.database import Database
@@ -21,7 +22,7 @@ from tests.chaos.victim import LOG, PASSAGES, Crash
 from tests.chaos.zygote import Life, Zygote
 
 #: Seconds that all answers may take from when the last process was started.
-SETTLE_TIMEOUT = 20.0
+SETTLE_TIMEOUT = 10.0
 
 #: Seconds that a process may take to stop.
 STOP_TIMEOUT = 20.0
@@ -105,13 +106,12 @@ class _Scene:
         self._database = database
         self._model = model
         self._talks: dict[Platform, Talk] = {platform: platform.talk() for platform in platforms}
-        self._is_new = asyncio.Event()
         self._endings: list[str] = []
 
     async def play(self, crashes: Sequence[Crash]) -> Outcome:
         reached = not crashes
         people = [
-            asyncio.create_task(converse(platform, talk, self._model.heard[platform.name], is_new=self._is_new))
+            asyncio.create_task(converse(platform, talk, self._model.heard[platform.name]))
             for platform, talk in self._talks.items()
         ]
         try:
@@ -169,21 +169,23 @@ class _Scene:
     async def _done(self, people: Sequence[asyncio.Task[None]]) -> None:
         """Wait until all is said and answered."""
         for platform, talk in self._talks.items():
-            await platform.wait_for(lambda platform=platform: platform.is_connected, timeout=SETTLE_TIMEOUT)
-            await platform.wait_for(
-                lambda platform=platform, talk=talk: verdict.is_whole(platform.name, _texts(talk.replies())),
-                timeout=SETTLE_TIMEOUT,
-            )
+            await platform.wait_for(partial(_is_answered, platform, talk), timeout=SETTLE_TIMEOUT)
         await asyncio.wait(people)
-        while await evidence.unended(self._database):
+        while await evidence.unended(self._database):  # noqa: ASYNC110 - no event of another process's
             await asyncio.sleep(LOOK)
 
     async def _gone(self) -> None:
-        """Wait until the platforms know that the process has died; the next one is another one."""
-        self._is_new.set()
+        """Wait until the platforms know that the process has died."""
         for platform in self._talks:
-            with suppress(TimeoutError):
-                await platform.wait_for(lambda platform=platform: not platform.is_connected)
+            await platform.wait_for(partial(_is_gone, platform))
+
+
+def _is_answered(platform: Platform, talk: Talk) -> bool:
+    return platform.is_connected and verdict.is_whole(platform.name, _texts(talk.replies()))
+
+
+def _is_gone(platform: Platform) -> bool:
+    return not platform.is_connected
 
 
 def _texts(replies: Sequence[Shown]) -> list[str]:

@@ -64,7 +64,7 @@ def _read(platform: str, shown: Sequence[str], heard: Sequence[str]) -> dict[str
         return None
     ends: dict[str, End] = {}
     for said, (answer, begun) in zip(heard, zip(*[iter(match.groups())] * 2, strict=True), strict=True):
-        if not answer and not answers[said].startswith(begun):
+        if not answer and (begun == answers[said] or not answers[said].startswith(begun)):
             return None
         ends[said] = "answered" if answer else "apology"
     return ends
