@@ -1,6 +1,7 @@
 """The database: one engine, read and written in two ways."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
@@ -30,11 +31,24 @@ class Database:
         self._readers = self.engine.execution_options(reading=True)
         self._writing = asyncio.Lock() if self.is_sqlite else nullcontext()
         if self.is_sqlite:
-            if self.engine.url.database not in (None, "", ":memory:"):
+            if self.file is not None:
                 with _store_errors():
-                    Path(str(self.engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
+                    self.file.parent.mkdir(parents=True, exist_ok=True)
             sa.event.listen(self.engine.sync_engine, "connect", _prepare_sqlite)
             sa.event.listen(self.engine.sync_engine, "begin", _begin_immediate)
+
+    @property
+    def file(self) -> Path | None:
+        """Where SQLite keeps it; None of what is in memory, or on a server."""
+        name = self.engine.url.database
+        return Path(name) if self.is_sqlite and name and name != ":memory:" else None
+
+    @property
+    def now(self) -> sa.ColumnElement[float]:
+        """Seconds since 1970, by the database's clock: the same for all processes that use it."""
+        if self.is_sqlite:
+            return sa.literal(time.time(), sa.Double)
+        return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
