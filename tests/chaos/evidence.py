@@ -26,7 +26,7 @@ class Evidence:
     Attributes:
         shown: by platform, the texts of the bot's messages in the order in which they stand.
         uses: each use of a tool, as (session, tool).
-        accepted: each row of the inbox, as (session, what was said).
+        accepted: each row of the inbox, as (session, what was said, the turn that answers it).
         stored: each stored message, as (session, role, text).
         unended: what has come to no end: turns that are under way, messages that nobody answers.
         breaches: what no model would take of the requests that were made and of the histories that are stored.
@@ -35,7 +35,7 @@ class Evidence:
 
     shown: Mapping[str, Sequence[str]]
     uses: Sequence[tuple[str, str]] = ()
-    accepted: Sequence[tuple[str, str]] = ()
+    accepted: Sequence[tuple[str, str, str]] = ()
     stored: Sequence[tuple[str, str, str]] = ()
     unended: Sequence[str] = ()
     breaches: Sequence[str] = ()
@@ -48,16 +48,17 @@ def uses(folder: Path) -> list[tuple[str, str]]:
     return [(session, tool) for session, tool, _call in map(json.loads, lines)]
 
 
-async def accepted(database: Database) -> list[tuple[str, str]]:
-    query = sa.select(inbox.c.session, inbox.c.inbound).order_by(inbox.c.id)
+async def accepted(database: Database) -> list[tuple[str, str, str]]:
+    query = sa.select(inbox.c.session, inbox.c.inbound, inbox.c.turn).order_by(inbox.c.id)
     async with database.read() as connection:
-        return [(row.session, Inbound.from_json(row.inbound).text) for row in await connection.execute(query)]
+        rows = (await connection.execute(query)).all()
+    return [(row.session, Inbound.from_json(row.inbound).text, row.turn or "") for row in rows]
 
 
 async def unended(database: Database) -> list[str]:
     """What is still to be done, or was forgotten."""
     under_way = sa.select(turns.c.session, turns.c.state).where(turns.c.state.not_in(["done", "failed", "cancelled"]))
-    waiting = sa.select(inbox.c.session).where(inbox.c.outcome.is_(None))
+    waiting = sa.select(inbox.c.session).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
     async with database.read() as connection:
         left = [f"a turn of {row.session} is {row.state}" for row in await connection.execute(under_way)]
         return left + [f"a message of {row.session} waits" for row in await connection.execute(waiting)]

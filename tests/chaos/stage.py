@@ -84,7 +84,7 @@ class Stage:
                 "OPENAI_BASE_URL": scripted.base_url,
                 "DATABASE_URL": url.replace("+asyncpg", "").replace("+aiosqlite", ""),
                 "TOOLS": ",".join(f"tests.chaos.till:{tool}" for tool in TOOLS),
-                "LOG_LEVEL": "INFO",
+                "LEASE_SECONDS": "1",
             }
             scene = _Scene(self._zygote, folder, settings, database, model, [slack, discord])
             return await scene.play(crashes)

@@ -12,7 +12,7 @@ from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
 from tests.chaos.verdict import is_whole, judge
 from tests.core.sessions.speech import answered, called, replied, said
 
-APOLOGY = words.INTERRUPTED
+APOLOGY = words.apology(words.TRIED, "0123456789")
 
 
 def shown(platform: str) -> list[str]:
@@ -24,7 +24,11 @@ def shown(platform: str) -> list[str]:
 WELL = Evidence(
     shown={platform: shown(platform) for platform in LONG},
     uses=[(f"{platform}:s", tool) for platform in LONG for tool in TOOLS],
-    accepted=[(f"{platform}:s", text) for platform in LONG for text in (f"{FIRST} on {platform}", SECOND)],
+    accepted=[
+        (f"{platform}:s", text, turn)
+        for platform in LONG
+        for text, turn in ((f"{FIRST} on {platform}", "1"), (SECOND, "2"))
+    ],
     stored=[
         (f"{platform}:s", role, text)
         for platform in LONG
@@ -60,9 +64,18 @@ def test_one_apology_for_one_answer_is_well_after_a_crash_and_without_one_is_not
     assert judge(sorry, crashed=False).findings
 
 
-def test_an_apology_may_stand_below_what_was_said_so_far_and_names_its_turn() -> None:
+def test_an_apology_may_stand_below_what_was_said_so_far_() -> None:
     begun = f"{shown('slack')[0][:700]}\n\n{words.apology('Something went wrong.', '0123456789')}"
     assert judge(showing([begun, SHORT], without=1)).findings == []
+
+
+def test_two_messages_may_be_answered_by_one_turn_and_then_by_one_apology() -> None:
+    together = replace(WELL, accepted=[(session, text, "1") for session, text, _turn in WELL.accepted])
+    assert judge(together).findings == []
+    sorry = replace(showing([APOLOGY], without=2), accepted=together.accepted)
+    assert judge(sorry).findings == []
+    assert judge(sorry).ends["slack", SECOND] == "apology"
+    assert judge(showing([APOLOGY], without=2)).findings
 
 
 @pytest.mark.parametrize(
@@ -93,7 +106,10 @@ def test_what_people_should_not_see_is_found(what: str, messages: list[str]) -> 
     [
         ("pay is used 2 times", lambda: replace(WELL, uses=[*WELL.uses, ("slack:s", "pay")])),
         ("is accepted twice", lambda: replace(WELL, accepted=[*WELL.accepted, WELL.accepted[1]])),
-        ("an answer is stored twice", lambda: replace(WELL, stored=[*WELL.stored, WELL.stored[1]])),
+        (
+            "'This is what is to be said in part 0 of t' is stored twice",
+            lambda: replace(WELL, stored=[*WELL.stored, WELL.stored[1]]),
+        ),
         (f"{SECOND!r} is stored twice", lambda: replace(WELL, stored=[*WELL.stored, WELL.stored[2]])),
         (f"the answer to {SECOND!r} is not stored", lambda: replace(WELL, stored=[*WELL.stored[:3], *WELL.stored[4:]])),
         (f"slack: {FIRST!r} is lost", lambda: replace(showing(shown("slack")[2:]), accepted=WELL.accepted[1:])),

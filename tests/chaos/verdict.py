@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from channels import words
 from tests.chaos.evidence import Evidence
 from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
 
@@ -26,8 +25,8 @@ class Verdict:
 
 
 def is_whole(platform: str, shown: Sequence[str]) -> bool:
-    """Whether both messages have had their ends, as far as one can see."""
-    return _read(platform, shown, [FIRST, SECOND]) is not None
+    """Whether both messages have had their ends, each by itself or both in one, as far as one can see."""
+    return any(_read(platform, shown, turns) is not None for turns in ([[FIRST], [SECOND]], [[FIRST, SECOND]]))
 
 
 def judge(evidence: Evidence, *, crashed: bool = True) -> Verdict:
@@ -39,10 +38,11 @@ def judge(evidence: Evidence, *, crashed: bool = True) -> Verdict:
     ends: dict[tuple[str, str], End] = {}
     findings: list[str] = [*evidence.unended, *evidence.breaches, *evidence.endings]
     for platform, shown in evidence.shown.items():
-        heard = [said for said in (FIRST, SECOND) if _times(evidence.accepted, platform, said)]
-        read = _read(platform, shown, heard)
+        turns = _turns(evidence, platform)
+        heard = [said for turn in turns for said in turn]
+        read = _read(platform, shown, turns)
         if read is None:
-            findings.append(f"{platform}: to {heard} it shows {shown}")
+            findings.append(f"{platform}: to {turns} it shows {shown}")
         for said in (FIRST, SECOND):
             ends[platform, said] = "unheard" if said not in heard else read[said] if read else "wrong"
         findings += _doubles(evidence, platform)
@@ -55,31 +55,38 @@ def judge(evidence: Evidence, *, crashed: bool = True) -> Verdict:
     return Verdict(ends, findings)
 
 
-def _read(platform: str, shown: Sequence[str], heard: Sequence[str]) -> dict[str, End] | None:
-    """The ends of what was heard, in order, if that is what is shown: nothing twice, cut, left over or missing."""
+def _turns(evidence: Evidence, platform: str) -> list[list[str]]:
+    """What was heard, in the order in which it was said; together what one turn answers."""
+    heard: dict[str, list[str]] = {}
+    for said in (FIRST, SECOND):
+        for turn in _accepted(evidence, platform, said)[:1]:
+            heard.setdefault(turn, []).append(said)
+    return list(heard.values())
+
+
+def _read(platform: str, shown: Sequence[str], turns: Sequence[Sequence[str]]) -> dict[str, End] | None:
+    """The ends of what was heard, if that is what is shown: nothing twice, cut, left over or missing."""
     answers = {FIRST: _squeezed(LONG[platform]), SECOND: _squeezed(SHORT)}
-    pattern = "".join(f"(?:({re.escape(answers[said])})|([^⚠]*){_APOLOGY})" for said in heard)
+    wanted = ["".join(answers[said] for said in turn) for turn in turns]
+    pattern = "".join(f"(?:({re.escape(answer)})|([^⚠]*){_APOLOGY})" for answer in wanted)
     match = re.fullmatch(pattern, _squeezed("".join(shown)))
     if match is None:
         return None
     ends: dict[str, End] = {}
-    for said, (answer, begun) in zip(heard, zip(*[iter(match.groups())] * 2, strict=True), strict=True):
-        if not answer and (begun == answers[said] or not answers[said].startswith(begun)):
+    for turn, wants, answer, begun in zip(turns, wanted, match.groups()[::2], match.groups()[1::2], strict=True):
+        if not answer and (begun == wants or not wants.startswith(begun)):
             return None
-        ends[said] = "answered" if answer else "apology"
+        ends |= dict.fromkeys(turn, "answered" if answer else "apology")
     return ends
 
 
 def _doubles(evidence: Evidence, platform: str) -> Iterator[str]:
     """What is there more than once."""
-    kept = Counter((role, _squeezed(text)) for session, role, text in evidence.stored if session.startswith(platform))
-    for text in (LONG[platform], SHORT):
-        if kept["assistant", _squeezed(text)] > 1:
-            yield f"{platform}: an answer is stored twice"
+    for role, text in (("user", FIRST), ("user", SECOND), ("assistant", LONG[platform]), ("assistant", SHORT)):
+        if _stored(evidence, platform, role, text) > 1:
+            yield f"{platform}: {text[:40]!r} is stored twice"
     for said in (FIRST, SECOND):
-        if sum(n for (role, text), n in kept.items() if role == "user" and _squeezed(said) in text) > 1:
-            yield f"{platform}: {said!r} is stored twice"
-        if _times(evidence.accepted, platform, said) > 1:
+        if len(_accepted(evidence, platform, said)) > 1:
             yield f"{platform}: {said!r} is accepted twice"
     for (session, tool), times in Counter(evidence.uses).items():
         if session.startswith(platform) and times > 1:
@@ -88,14 +95,22 @@ def _doubles(evidence: Evidence, platform: str) -> Iterator[str]:
 
 def _forgotten(evidence: Evidence, platform: str, ends: Mapping[tuple[str, str], End]) -> Iterator[str]:
     """What was answered and is not stored."""
-    kept = {_squeezed(text) for session, role, text in evidence.stored if session.startswith(platform)}
     for said, text in ((FIRST, LONG[platform]), (SECOND, SHORT)):
-        if ends[platform, said] == "answered" and _squeezed(text) not in kept:
+        if ends[platform, said] == "answered" and not _stored(evidence, platform, "assistant", text):
             yield f"{platform}: the answer to {said!r} is not stored"
 
 
-def _times(accepted: Sequence[tuple[str, str]], platform: str, said: str) -> int:
-    return sum(session.startswith(platform) and said in text for session, text in accepted)
+def _accepted(evidence: Evidence, platform: str, said: str) -> list[str]:
+    """The turns of the rows in the inbox that hold what was said."""
+    return [turn for session, text, turn in evidence.accepted if session.startswith(platform) and said in text]
+
+
+def _stored(evidence: Evidence, platform: str, role: str, text: str) -> int:
+    """How many messages of that role hold the text."""
+    return sum(
+        session.startswith(platform) and of == role and _squeezed(text) in _squeezed(words)
+        for session, of, words in evidence.stored
+    )
 
 
 def _squeezed(text: str) -> str:
@@ -103,4 +118,4 @@ def _squeezed(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
-_APOLOGY = f"(?:{re.escape(_squeezed(words.INTERRUPTED))}|⚠️[^⚠(]*\\(turn`?\\w+`?\\))"
+_APOLOGY = r"⚠️[^⚠(]*\(turn`?\w+`?\)"
