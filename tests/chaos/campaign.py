@@ -16,13 +16,21 @@ AT_ONCE = 4
 COUNTED = 2
 
 
+#: The places at which one process after the other dies; the one after them lives.
+Case = tuple[Crash, ...]
+
+
 @dataclass(frozen=True)
 class Tried:
-    """A crash, and what came of it."""
+    """A case, and what came of it."""
 
-    crash: Crash
+    case: Case
     outcome: Outcome
     verdict: Verdict
+
+    @property
+    def name(self) -> str:
+        return ", then ".join(map(str, self.case))
 
     @property
     def report(self) -> str:
@@ -30,46 +38,56 @@ class Tried:
         if not self.verdict.findings:
             return ""
         log = self.outcome.log.splitlines()[-40:]
-        return "\n  ".join([f"{self.crash}:", *self.verdict.findings, *(f"| {line}" for line in log)])
+        return "\n  ".join([f"{self.name}:", *self.verdict.findings, *(f"| {line}" for line in log)])
 
 
-async def count(stage: Stage) -> dict[str, int]:
-    """How often a process comes by each point that it comes by, if it does not die.
+@dataclass(frozen=True)
+class Plan:
+    """All cases there are.
+
+    Attributes:
+        passages: how often a process comes by each point that it comes by.
+        once: it dies at one of these points, in the first passage or in the last.
+        twice: it dies in the midst of an answer, and the one that takes that up dies at one of its points.
+    """
+
+    passages: Mapping[str, int]
+    once: Sequence[Case]
+    twice: Sequence[Case]
+
+
+async def plan(stage: Stage) -> Plan:
+    """Find out by which points processes come.
 
     Raises:
-        AssertionError: all is not well even so.
+        AssertionError: all is not well even without a crash, or with the one in the midst of an answer.
     """
-    outcomes = await asyncio.gather(*(stage.play() for _ in range(COUNTED)))
-    for outcome in outcomes:
-        findings = judge(outcome.evidence, crashed=False).findings
-        assert not findings, "\n".join([*findings, outcome.log])
-    common = set.intersection(*(set(outcome.passages) for outcome in outcomes))
-    return {point: min(outcome.passages[point] for outcome in outcomes) for point in sorted(common)}
+    first = await _count(stage)
+    often = max(first, key=lambda point: first[point])
+    midst = Crash(often, first[often] // 2)
+    second = await _count(stage, midst)
+    once = [(crash,) for crash in _crashes(first)]
+    return Plan({**second, **first}, once, [(midst, crash) for crash in _crashes(second)])
 
 
-def crashes(passages: Mapping[str, int]) -> list[Crash]:
-    """At each point the first passage and the last."""
-    return [Crash(point, passage) for point, times in passages.items() for passage in sorted({1, times})]
-
-
-def sample(of: Sequence[Crash], size: int, seed: int) -> list[Crash]:
+def sample(of: Sequence[Case], size: int, seed: int) -> list[Case]:
     return random.Random(seed).sample(of, min(size, len(of)))
 
 
 async def try_all(
-    stage: Stage, these: Sequence[Crash], tell: Callable[[Tried], object] = lambda _tried: None
+    stage: Stage, cases: Sequence[Case], tell: Callable[[Tried], object] = lambda _tried: None
 ) -> list[Tried]:
-    """Play the scenario with each of the crashes, some at once.
+    """Play the scenario with each of the cases, some at once.
 
     Args:
         tell: is told of each as it ends.
     """
-    left, ended = iter(these), list[Tried]()
+    left, ended = iter(cases), list[Tried]()
 
     async def play() -> None:
-        for crash in left:
-            outcome = await stage.play(crash)
-            tried = Tried(crash, outcome, judge(outcome.evidence))
+        for case in left:
+            outcome = await stage.play(*case)
+            tried = Tried(case, outcome, judge(outcome.evidence))
             ended.append(tried)
             tell(tried)
 
@@ -77,3 +95,16 @@ async def try_all(
         for _ in range(AT_ONCE):
             group.create_task(play())
     return ended
+
+
+async def _count(stage: Stage, *case: Crash) -> dict[str, int]:
+    outcomes = await asyncio.gather(*(stage.play(*case) for _ in range(COUNTED)))
+    for outcome in outcomes:
+        findings = judge(outcome.evidence, crashed=bool(case)).findings
+        assert not findings, "\n".join([*findings, outcome.log])
+    common = set.intersection(*(set(outcome.passages) for outcome in outcomes))
+    return {point: min(outcome.passages[point] for outcome in outcomes) for point in sorted(common)}
+
+
+def _crashes(passages: Mapping[str, int]) -> list[Crash]:
+    return [Crash(point, passage) for point, times in passages.items() for passage in sorted({1, times})]

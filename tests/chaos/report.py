@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tests.chaos.campaign import Tried
 from tests.chaos.points import all_points, module_of
 
-_HEAD = "| module | points | come by | crashes | reached | answered | apology | unheard | wrong |"
+_HEAD = "| module | points | come by | cases | reached | answered | apology | unheard | wrong |"
 
 
 def table(passages: Mapping[str, int], tried: Sequence[Tried]) -> str:
@@ -18,7 +18,7 @@ def table(passages: Mapping[str, int], tried: Sequence[Tried]) -> str:
 
 
 def _of(tried: Sequence[Tried], module: str) -> list[Tried]:
-    return [one for one in tried if module_of(one.crash.point) == module]
+    return [one for one in tried if module_of(one.case[-1].point) == module]
 
 
 def _line(name: str, points: int, come_by: int, tried: Sequence[Tried]) -> str:

@@ -115,11 +115,11 @@ class _Scene:
             for platform, talk in self._talks.items()
         ]
         try:
-            for crash in (*crashes, None):
+            for number, crash in enumerate((*crashes, None), 1):
                 code = await self._live(crash, people)
                 if code != -signal.SIGKILL:
                     break
-                reached = crash == crashes[-1]
+                reached = number == len(crashes)
                 await self._gone()
             if code:
                 self._endings.append(f"a process ended with {code}")

@@ -42,7 +42,7 @@ def judge(evidence: Evidence, *, crashed: bool = True) -> Verdict:
         heard = [said for turn in turns for said in turn]
         read = _read(platform, shown, turns)
         if read is None:
-            findings.append(f"{platform}: to {turns} it shows {shown}")
+            findings.append(f"{platform}: to {turns} it shows {[_brief(text) for text in shown]}")
         for said in (FIRST, SECOND):
             ends[platform, said] = "unheard" if said not in heard else read[said] if read else "wrong"
         findings += _doubles(evidence, platform)
@@ -111,6 +111,10 @@ def _stored(evidence: Evidence, platform: str, role: str, text: str) -> int:
         session.startswith(platform) and of == role and _squeezed(text) in _squeezed(words)
         for session, of, words in evidence.stored
     )
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 120 else f"{text[:50]} [...] {text[-50:]}"
 
 
 def _squeezed(text: str) -> str:
