@@ -241,6 +241,11 @@ class Turns:
         }
         await connection.execute(sa.update(turns).where(turns.c.id.in_([row.id for row in rows])).values(**taken))
         said = await _said(connection, {row.origin for row in rows})
+        if damaged := [row.id for row in rows if row.origin not in said]:
+            log.error("the messages of the turns %s cannot be read: they have failed", ", ".join(damaged))
+            values = {"state": "failed", "error": "its messages cannot be read", "finished_at": time.time()}
+            await connection.execute(sa.update(turns).where(turns.c.id.in_(damaged)).values(**values))
+            rows = [row for row in rows if row.origin in said]
         for row in rows:
             if row.state != "answered":
                 await reopen(connection, row.session, row.origin)
@@ -254,7 +259,7 @@ class Turns:
                 origin=row.origin,
                 attempt=row.attempt + 1,
                 is_resumed=True,
-                chunks=tuple(row.chunks),
+                chunks=tuple(row.chunks or ()),
                 text=row.text,
                 cancel=row.cancel,
             )
@@ -276,7 +281,7 @@ class Turns:
                 messages=tuple(Inbound.from_json(row.inbound) for row in batch),
                 kind="retry" if failed else "message",
                 origin=failed.origin if failed else turn_id,
-                chunks=tuple(failed.chunks) if failed else (),
+                chunks=tuple(failed.chunks or ()) if failed else (),
             )
             await connection.execute(
                 sa.insert(turns).values(
@@ -335,9 +340,27 @@ async def _batches(connection: AsyncConnection, limit: int) -> list[list[sa.Row[
         .where(is_waiting(inbox), inbox.c.session.in_(ids))
         .order_by(inbox.c.session, inbox.c.sent_at, inbox.c.id)
     )
-    grouped = groupby((await connection.execute(rows)).all(), key=lambda row: row.session)
+    readable = await _readable(connection, (await connection.execute(rows)).all())
+    grouped = groupby(readable, key=lambda row: row.session)
     batches = {session: _answered_together(list(of)) for session, of in grouped}
     return [batches[session] for session in ids if session in batches]
+
+
+async def _readable(connection: AsyncConnection, waiting: Sequence[sa.Row[Any]]) -> list[sa.Row[Any]]:
+    """The messages that can be read. The others are set aside, so that their sessions go on."""
+    damaged = {row.id: row.session for row in waiting if _message(row.inbound) is None}
+    for id_, session in damaged.items():
+        log.error("message %s of session %s cannot be read, and is not answered", id_, session)
+    if damaged:
+        await connection.execute(sa.update(inbox).where(inbox.c.id.in_(damaged)).values(outcome="unreadable"))
+    return [row for row in waiting if row.id not in damaged]
+
+
+def _message(said: object) -> Inbound | None:
+    try:
+        return Inbound.from_json(said)
+    except ValueError:
+        return None
 
 
 def _answered_together(waiting: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
@@ -357,4 +380,5 @@ async def _said(connection: AsyncConnection, turn_ids: Collection[str]) -> dict[
     )
     rows = (await connection.execute(query)).all()
     by_turn = groupby(rows, key=lambda row: row.turn)
-    return {turn: tuple(Inbound.from_json(row.inbound) for row in of) for turn, of in by_turn}
+    said = {turn: tuple(message for row in of if (message := _message(row.inbound))) for turn, of in by_turn}
+    return {turn: messages for turn, messages in said.items() if messages}

@@ -1,6 +1,7 @@
 """The database: one engine, read and written in two ways."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
@@ -26,7 +27,7 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        self.engine = create_async_engine(url)
+        self.engine = create_async_engine(url, json_deserializer=_read_json)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._readers = self.engine.execution_options(reading=True)
         self._writing = asyncio.Lock() if self.is_sqlite else nullcontext()
@@ -83,6 +84,14 @@ def _kind(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return str(getattr(error, "sqlite_errorname", type(error).__name__))
+
+
+def _read_json(text: str) -> Any:
+    """What a column of JSON holds; nothing, if it is damaged: one row must not keep the others from being read."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

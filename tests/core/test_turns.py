@@ -244,6 +244,30 @@ async def test_a_fault_that_stays_is_told_after_some_attempts_and_the_turn_is_ta
     assert [left.id for left in await turns.claim(10)] == [turn.id]
 
 
+@pytest.mark.parametrize("damage", ["{", "[]", '{"text": "half"}'])
+async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
+    inbox: Inbox, turns: Turns, database: Faulty, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if not database.is_sqlite and damage == "{":  # it takes no JSON that is none
+        damage = "0"
+    left, said, other = inbound(session="p:left"), inbound(session="p:a"), inbound(session="p:b")
+    await inbox.accept(left)
+    (begun,) = await turns.claim(1)
+    for message in (said, inbound(session="p:a"), other):
+        await inbox.accept(message)
+    async with database.write() as connection:
+        broken = inbox_table.c.event_key.in_([left.event_key, said.event_key])
+        await connection.execute(sa.update(inbox_table).where(broken).values(inbound=sa.text(f"'{damage}'")))
+    claimed = await turns.claim(10)
+    assert [turn.session_id for turn in claimed] == ["p:a", "p:b"]
+    assert all(len(turn.messages) == 1 for turn in claimed)
+    assert "of session p:a cannot be read" in caplog.text
+    assert f"the turns {begun.id} cannot be read" in caplog.text
+    await inbox.accept(inbound(session="p:left"))
+    (next_one,) = await turns.claim(10, running=[turn.id for turn in claimed])
+    assert next_one.session_id == "p:left"
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=15), st.integers(1, 4))
 async def test_every_message_gets_one_turn_in_the_order_of_its_session(
