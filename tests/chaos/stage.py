@@ -4,17 +4,23 @@ import asyncio
 import itertools
 import json
 import signal
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import sqlalchemy as sa
+
+from core.agent import DEFAULT_NAME
+from core.sessions.service import ensure_session
 from core.store.database import Database
+from core.store.schema import channels
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from tests.acceptance.platforms import Discord, Platform, Shown, Slack, Talk
+from tests.acceptance.platforms import Discord, DiscordTalk, Platform, Shown, Slack, Talk
 from tests.chaos import evidence, verdict
 from tests.chaos.evidence import Evidence
 from tests.chaos.scenario import TOOLS, Model, converse
@@ -22,7 +28,7 @@ from tests.chaos.victim import LOG, PASSAGES, Crash
 from tests.chaos.zygote import Life, Zygote
 
 #: Seconds that all answers may take from when the last process was started.
-SETTLE_TIMEOUT = 10.0
+SETTLE_TIMEOUT = 20.0
 
 #: Seconds that a process may take to stop.
 STOP_TIMEOUT = 20.0
@@ -86,7 +92,10 @@ class Stage:
                 "TOOLS": ",".join(f"tests.chaos.till:{tool}" for tool in TOOLS),
                 "LEASE_SECONDS": "1",
             }
-            scene = _Scene(self._zygote, folder, settings, database, model, [slack, discord])
+            place = discord.sandbox.add_channel("talk")
+            await _have_spoken_at(f"discord:{discord.sandbox.guild_id}:{place.id}", database)
+            talks: dict[Platform, Talk] = {slack: slack.talk(), discord: DiscordTalk(discord.sandbox, place)}
+            scene = _Scene(self._zygote, folder, settings, database, model, talks)
             return await scene.play(crashes)
 
 
@@ -98,14 +107,14 @@ class _Scene:
         settings: Mapping[str, str],
         database: Database,
         model: Model,
-        platforms: Sequence[Platform],
+        talks: Mapping[Platform, Talk],
     ) -> None:
         self._zygote = zygote
         self._folder = folder
         self._settings = settings
         self._database = database
         self._model = model
-        self._talks: dict[Platform, Talk] = {platform: platform.talk() for platform in platforms}
+        self._talks = talks
         self._endings: list[str] = []
 
     async def play(self, crashes: Sequence[Crash]) -> Outcome:
@@ -178,6 +187,15 @@ class _Scene:
         """Wait until the platforms know that the process has died."""
         for platform in self._talks:
             await platform.wait_for(partial(_is_gone, platform))
+
+
+async def _have_spoken_at(place: str, database: Database) -> None:
+    """Let it be so that the bot has spoken in this place of Discord's, and has been stopped a moment ago: what Discord
+    says once is found again in places that are not new.
+    """
+    async with database.write() as connection:
+        await ensure_session(connection, app=DEFAULT_NAME, user_id=place, session_id=place)
+        await connection.execute(sa.insert(channels).values(name="discord", heard_at=time.time()))
 
 
 def _is_answered(platform: Platform, talk: Talk) -> bool:

@@ -25,7 +25,7 @@ from tests.chaos import points
 from tests.chaos.victim import Crash, live
 
 #: Seconds that the imports may take.
-WARM_TIMEOUT = 60.0
+WARM_TIMEOUT = 120.0
 
 #: Settings of whoever runs the tests, which must not reach the victim.
 FOREIGN = ("SLACK_", "DISCORD_", "OPENAI_", "MODEL", "DATABASE_URL", "AGENT_", "TOOLS", "DYNO", "LOG_LEVEL")
@@ -85,8 +85,13 @@ class Zygote:
                 *(sys.executable, "-m", __name__, str(listener.fileno())),
                 pass_fds=[listener.fileno()],
                 stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
                 env=environment,
             )
+        assert self._process.stdout is not None
+        async with asyncio.timeout(WARM_TIMEOUT):
+            if not await self._process.stdout.readline():
+                raise RuntimeError("the zygote has died")
         return self
 
     async def __aexit__(
@@ -99,11 +104,10 @@ class Zygote:
 
     async def live(self, folder: Path, settings: Mapping[str, str], crash: Crash | None = None) -> Life:
         """Start a victim in `folder`, with `settings` in its environment."""
-        async with asyncio.timeout(WARM_TIMEOUT):
-            reader, writer = await asyncio.open_unix_connection(self._socket)
-            fatal = [crash.point, crash.passage] if crash else None
-            writer.write(json.dumps([str(folder), dict(settings), fatal]).encode() + b"\n")
-            return Life(int(await reader.readline()), reader, writer)
+        reader, writer = await asyncio.open_unix_connection(self._socket)
+        fatal = [crash.point, crash.passage] if crash else None
+        writer.write(json.dumps([str(folder), dict(settings), fatal]).encode() + b"\n")
+        return Life(int(await reader.readline()), reader, writer)
 
 
 def _warm() -> None:
@@ -160,4 +164,6 @@ def _keep(connection: socket.socket) -> None:
 
 if __name__ == "__main__":
     _warm()
+    sys.stdout.write("warm\n")
+    sys.stdout.flush()
     _serve(socket.socket(fileno=int(sys.argv[1])))
