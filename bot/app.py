@@ -15,6 +15,7 @@ from core import garbage
 from core.agent import make_app
 from core.errors import SettingsError, StoreError
 from core.inbox import Inbox
+from core.journal import Journal
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.attempts import WAITS
@@ -81,7 +82,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         sessions = SessionService(database, counter, budget=settings.history_tokens, agent=settings.agent_name)
         idle = settings.model_idle_seconds
         adapter = ModelAdapter(model=model, provider=Merging(provider), idle_seconds=idle, waits=WAITS)
-        app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools))
+        journal = Journal(database)
+        app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools), journal=journal)
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()

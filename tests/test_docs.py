@@ -35,7 +35,7 @@ from core import endings, errors
 from core.errors import ParleyError
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
-from core.tools import load_tools
+from core.tools import is_idempotent, load_tools
 from core.turns import STEPS, Ended
 from sandbox.discord import DiscordSandbox
 
@@ -298,11 +298,14 @@ def test_the_examples_compile(page: Path) -> None:
 
 
 async def test_the_tools_of_the_page_are_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    function, declared = examples(DOCS / "howto" / "write-a-tool.md")
+    function, marked, declared = examples(DOCS / "howto" / "write-a-tool.md")
     (tmp_path / "team_of_the_page.py").write_text(function)
     (tmp_path / "rating_of_the_page.py").write_text(declared)
     monkeypatch.syspath_prepend(tmp_path)
-    on_call, rate = load_tools(["team_of_the_page:on_call", "rating_of_the_page:rate"])
+    (tmp_path / "marked_of_the_page.py").write_text(marked)
+    names = ["team_of_the_page:on_call", "rating_of_the_page:rate", "marked_of_the_page:holidays"]
+    on_call, rate, holidays = load_tools(names)
+    assert [is_idempotent(tool) for tool in (on_call, rate, holidays)] == [False, False, True]
 
     context: Any = None  # neither of them looks at it
     assert (on_call.name, rate.name) == ("on_call", "rate")
