@@ -33,10 +33,10 @@ async def _run(database: str, given: argparse.Namespace) -> int:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-chaos-")))
         if database == "sqlite":
-            make = await databases.sqlite(folder)
+            lend = await databases.sqlite(folder)
         else:
-            make = await databases.postgres(stack.enter_context(PostgresSandbox()))
-        stage = Stage(await stack.enter_async_context(Zygote()), make, folder)
+            lend = databases.postgres(stack.enter_context(PostgresSandbox()))
+        stage = Stage(await stack.enter_async_context(Zygote()), lend, folder)
         plan = await campaign.plan(stage)
         cases = [case for case in (*plan.once, *plan.twice) if case[-1].point.startswith(given.at)]
         if given.cases is not None:

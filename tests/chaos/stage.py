@@ -5,8 +5,8 @@ import itertools
 import json
 import signal
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,8 +36,8 @@ STOP_TIMEOUT = 20.0
 #: Seconds between two looks at the database.
 LOOK = 0.02
 
-#: Makes a database for a process in this folder, with all tables and nothing in them; its URL, as SQLAlchemy has it.
-MakeDatabase = Callable[[Path], Awaitable[str]]
+#: A database for processes in this folder, with all tables and nothing in them: its URL, as SQLAlchemy has it.
+LendDatabase = Callable[[Path], AbstractAsyncContextManager[str]]
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class Stage:
         folder: for what the processes leave.
     """
 
-    def __init__(self, zygote: Zygote, make_database: MakeDatabase, folder: Path) -> None:
+    def __init__(self, zygote: Zygote, lend_database: LendDatabase, folder: Path) -> None:
         self._zygote = zygote
-        self._make_database = make_database
+        self._lend_database = lend_database
         self._folder = folder
         self._numbers = itertools.count()
 
@@ -75,8 +75,8 @@ class Stage:
         """
         folder = self._folder / str(next(self._numbers))
         folder.mkdir()
-        url = await self._make_database(folder)
         async with AsyncExitStack() as stack:
+            url = await stack.enter_async_context(self._lend_database(folder))
             model = Model()
             scripted = await stack.enter_async_context(ScriptedOpenAI(model.answer))
             slack = Slack(await stack.enter_async_context(SlackSandbox()))

@@ -29,10 +29,10 @@ async def test_whatever_await_the_process_dies_at_each_message_has_one_end(
     async with AsyncExitStack() as stack:
         if database == "postgres":
             server: PostgresSandbox = request.getfixturevalue("postgres_server")
-            make = await databases.postgres(server)
+            lend = databases.postgres(server)
         else:
-            make = await databases.sqlite(tmp_path)
-        stage = Stage(await stack.enter_async_context(Zygote()), make, tmp_path)
+            lend = await databases.sqlite(tmp_path)
+        stage = Stage(await stack.enter_async_context(Zygote()), lend, tmp_path)
         plan = await campaign.plan(stage)
         cases = [*campaign.sample(plan.once, ONCE, SEED), *campaign.sample(plan.twice, TWICE, SEED)]
         tried: list[Tried] = await campaign.try_all(stage, cases)
