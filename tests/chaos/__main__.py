@@ -35,8 +35,8 @@ async def _run(database: str, given: argparse.Namespace) -> int:
         if database == "sqlite":
             lend = await databases.sqlite(folder)
         else:
-            lend = databases.postgres(stack.enter_context(PostgresSandbox()))
-        stage = Stage(await stack.enter_async_context(Zygote()), lend, folder)
+            lend = await databases.postgres(stack.enter_context(PostgresSandbox()))
+        stage = Stage(stack.enter_context(Zygote()), lend, folder)
         plan = await campaign.plan(stage)
         cases = [case for case in (*plan.once, *plan.twice) if case[-1].point.startswith(given.at)]
         if given.cases is not None:

@@ -66,12 +66,31 @@ async def plan(stage: Stage) -> Plan:
     Raises:
         AssertionError: all is not well even without a crash, or with the one in the midst of an answer.
     """
-    first = await _count(stage)
-    often = max((point for point in first if module_of(point) == ANSWER), key=lambda point: first[point])
-    midst = Crash(often, first[often] // 2)
-    second = await _count(stage, midst)
+    first = await count(stage)
+    middle = midst(first)
+    second = await count(stage, middle)
     once = [(crash,) for crash in _crashes(first)]
-    return Plan({**second, **first}, once, [(midst, crash) for crash in _crashes(second)])
+    return Plan({**second, **first}, once, [(middle, crash) for crash in _crashes(second)])
+
+
+async def count(stage: Stage, *case: Crash) -> dict[str, int]:
+    """How often the process behind the last crash comes by each point that it comes by.
+
+    Raises:
+        AssertionError: all is not well.
+    """
+    outcomes = await asyncio.gather(*(stage.play(*case) for _ in range(COUNTED)))
+    for outcome in outcomes:
+        findings = judge(outcome.evidence, crashed=bool(case)).findings
+        assert not findings, "\n".join([*findings, outcome.log])
+    common = set.intersection(*(set(outcome.passages) for outcome in outcomes))
+    return {point: min(outcome.passages[point] for outcome in outcomes) for point in sorted(common)}
+
+
+def midst(passages: Mapping[str, int]) -> Crash:
+    """A crash in the midst of an answer."""
+    often = max((point for point in passages if module_of(point) == ANSWER), key=lambda point: passages[point])
+    return Crash(often, passages[often] // 2)
 
 
 def sample(of: Sequence[Case], size: int, seed: int) -> list[Case]:
@@ -99,15 +118,6 @@ async def try_all(
         for _ in range(AT_ONCE):
             group.create_task(play())
     return ended
-
-
-async def _count(stage: Stage, *case: Crash) -> dict[str, int]:
-    outcomes = await asyncio.gather(*(stage.play(*case) for _ in range(COUNTED)))
-    for outcome in outcomes:
-        findings = judge(outcome.evidence, crashed=bool(case)).findings
-        assert not findings, "\n".join([*findings, outcome.log])
-    common = set.intersection(*(set(outcome.passages) for outcome in outcomes))
-    return {point: min(outcome.passages[point] for outcome in outcomes) for point in sorted(common)}
 
 
 def _crashes(passages: Mapping[str, int]) -> list[Crash]:

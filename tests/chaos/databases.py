@@ -34,17 +34,17 @@ async def sqlite(folder: Path) -> LendDatabase:
     return lend
 
 
-def postgres(server: PostgresSandbox) -> LendDatabase:
+async def postgres(server: PostgresSandbox) -> LendDatabase:
     """They are on `server`; what is given back is emptied and lent again."""
-    free: list[str] = []
+    template, free = f"template_{uuid.uuid4().hex}", list[str]()
+    await _fill(driven(await asyncio.to_thread(server.create, template)))
 
     @asynccontextmanager
     async def lend(_place: Path) -> AsyncIterator[str]:
         if free:
             url = free.pop()
         else:
-            url = driven(await asyncio.to_thread(server.create, f"chaos_{uuid.uuid4().hex}"))
-            await _fill(url)
+            url = driven(await asyncio.to_thread(server.create, f"chaos_{uuid.uuid4().hex}", template=template))
         yield url
         await _empty(url)
         free.append(url)

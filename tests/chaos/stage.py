@@ -61,12 +61,14 @@ class Stage:
 
     Args:
         folder: for what the processes leave.
+        settings: of the program, beside those that it needs to be there.
     """
 
-    def __init__(self, zygote: Zygote, lend_database: LendDatabase, folder: Path) -> None:
+    def __init__(self, zygote: Zygote, lend_database: LendDatabase, folder: Path, **settings: str) -> None:
         self._zygote = zygote
         self._lend_database = lend_database
         self._folder = folder
+        self._settings = settings
         self._numbers = itertools.count()
 
     async def play(self, *crashes: Crash) -> Outcome:
@@ -91,6 +93,7 @@ class Stage:
                 "DATABASE_URL": url.replace("+asyncpg", "").replace("+aiosqlite", ""),
                 "TOOLS": ",".join(f"tests.chaos.till:{tool}" for tool in TOOLS),
                 "LEASE_SECONDS": "1",
+                **self._settings,
             }
             place = discord.sandbox.add_channel("talk")
             await _have_spoken_at(f"discord:{discord.sandbox.guild_id}:{place.id}", database)

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -70,36 +71,40 @@ class Life:
 
 
 class Zygote:
-    """The process, to be used as a context."""
+    """The process, to be used as a context.
+
+    Raises:
+        RuntimeError: it is not warm in time.
+    """
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="parley-chaos-")
-        self._socket = f"{self._folder.name}/zygote"
+        self._folder = tempfile.TemporaryDirectory(prefix="parley-zygote-")
+        self._socket = f"{self._folder.name}/socket"
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self._socket)
             listener.listen()
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", __name__, str(listener.fileno())),
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(listener.fileno())],
                 pass_fds=[listener.fileno()],
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
                 env=environment,
             )
-        assert self._process.stdout is not None
-        async with asyncio.timeout(WARM_TIMEOUT):
-            if not await self._process.stdout.readline():
-                raise RuntimeError("the zygote has died")
+        said = self._process.stdout
+        assert said is not None
+        if not (select([said], [], [], WARM_TIMEOUT)[0] and said.readline()):
+            self.__exit__(None, None, None)
+            raise RuntimeError("the zygote is not warm")
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        await self._process.wait()
+        self._process.kill()
+        self._process.communicate()
         self._folder.cleanup()
 
     async def live(self, folder: Path, settings: Mapping[str, str], crash: Crash | None = None) -> Life:
