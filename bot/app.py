@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels.answer import Answerer
@@ -14,14 +15,17 @@ from core import garbage
 from core.agent import make_app
 from core.errors import SettingsError, StoreError
 from core.inbox import Inbox
+from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.attempts import WAITS
 from core.models.catalog import make_provider
 from core.models.merging import Merging
+from core.pruning import Pruning
 from core.runtime import AgentRuntime, warm_up
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.migrate import migrate, pending
+from core.store.lock import held
+from core.store.migrate import migrate, pending, verify
 from core.tokens import TokenCounter
 from core.tools import load_tools
 from core.turns import Turns
@@ -37,13 +41,11 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         SettingsError: a setting keeps it from starting.
         StoreError: the database does.
     """
-    async with _parts(settings) as (channels, answerer, turns, worker):
-        left = await turns.left_over()
+    async with _parts(settings) as (channels, worker):
         starting = asyncio.create_task(_start(channels.values()), name="start")
         working: asyncio.Task[None] | None = None
         try:
             if await _ends_before(stop, starting):
-                worker.take_up(left, answerer.recover)
                 working = asyncio.create_task(worker.run(), name="worker")
                 garbage.settle()  # what is there now stays; full collections wait for a rest
                 log.info("ready")
@@ -60,10 +62,17 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], Answerer, Turns, Worker]]:
+async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], Worker]]:
     async with AsyncExitStack() as stack:
         database = await open_database(settings)
         stack.push_async_callback(database.aclose)
+        stack.enter_context(held(database))
+        lease = Lease(database, seconds=settings.lease_seconds)
+        await lease.take()
+        stack.push_async_callback(lease.give_up)
+        await stack.enter_async_context(_beside(lease.keep(), name="lease"))
+        pruning = Pruning(database, days=settings.turns_kept_days)
+        await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
         provider, model = make_provider(settings.model, settings.endpoints)
         stack.push_async_callback(provider.aclose)
         if settings.model == LOCAL_MODEL:
@@ -76,16 +85,17 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
-        turns, channels = Turns(database), dict[str, Channel]()
+        turns, channels = Turns(database, lease), dict[str, Channel]()
         answerer = Answerer(
             runtime,
             turns,
             channels,
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
+            most_attempts=settings.turn_max_attempts,
         )
         worker = Worker(turns, answerer.answer, limit=settings.turns_at_once, at_rest=garbage.collect)
-        inbox = Inbox(database, sessions, worker, app=app.name)
+        inbox = Inbox(database, sessions, turns, worker, app=app.name)
         if settings.slack is not None:
             channels[SlackChannel.name] = SlackChannel(settings.slack, inbox)
         if settings.discord is not None:
@@ -93,7 +103,18 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             stack.push_async_callback(discord.aclose)
         if not channels:
             raise SettingsError(NO_TOKENS)
-        yield channels, answerer, turns, worker
+        yield channels, worker
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
+    """Do `work` for as long as this is entered."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def open_database(settings: Settings) -> Database:
@@ -108,6 +129,7 @@ async def open_database(settings: Settings) -> Database:
             await migrate(database)
         elif missing := await pending(database):
             raise StoreError(f"DATABASE_URL: the database lacks {len(missing)} migrations: run `parley migrate`")
+        await verify(database)
     except BaseException:
         await database.aclose()
         raise

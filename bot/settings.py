@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     model_idle_seconds: float = Field(default=120, gt=0)
     reply_max_messages: int = Field(default=5, gt=0)
     turns_at_once: int = Field(default=100, gt=0)
+    turn_max_attempts: int = Field(default=3, gt=0)
+    turns_kept_days: float = Field(default=30, gt=0)
+    lease_seconds: float = Field(default=10, gt=0)
     stop_seconds: float = Field(default=20, gt=0)
 
     log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")

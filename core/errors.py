@@ -3,7 +3,8 @@
     ParleyError
     ├── SettingsError            the start cannot go on: one fault a line, each naming its setting
     ├── StoreError               the database cannot be reached, or is not what it should be
-    │   └── SessionResetError    the session was reset while something still wrote to it
+    │   ├── SessionResetError    the session was reset while something still wrote to it
+    │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
     ├── StepLimitError           the agent took as many steps as one run may have
     ├── SurfaceError             the platform will not show a reply, whatever is tried
@@ -48,6 +49,10 @@ class SessionResetError(StoreError):
     """What was to be stored belongs to a generation of the session that a reset has ended."""
 
     public = "This conversation was started over."
+
+
+class TurnLostError(StoreError):
+    """The turn is not this worker's any more: another one goes on with it, and nothing is to be shown of it here."""
 
 
 class ToolError(ParleyError):

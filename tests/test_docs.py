@@ -36,6 +36,7 @@ from core.errors import ParleyError
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
 from core.tools import load_tools
+from core.turns import STEPS, Ended
 from sandbox.discord import DiscordSandbox
 
 ROOT = Path(__file__).parents[1]
@@ -251,7 +252,7 @@ def test_the_page_of_errors_has_the_tree_of_the_code() -> None:
 def test_the_page_of_errors_has_what_people_read() -> None:
     page = (REFERENCE / "errors.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+Error)`[^|]* \| ([^|]+) \|$", page, re.M))
-    silent = {"SettingsError", "SurfaceError", "ToolError", "SessionResetError"}
+    silent = {"SettingsError", "SurfaceError", "ToolError", "SessionResetError", "TurnLostError"}
     kinds = {name: found for name, found in vars(errors).items() if isinstance(found, type) and name not in silent}
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}
 
@@ -262,6 +263,17 @@ def test_the_page_of_errors_has_the_other_sentences_that_people_read() -> None:
     said = {text for name, text in vars(words).items() if name.isupper()} - silent
     for sentence in said | {endings.CUT_OFF, endings.WITHHELD}:
         assert f"| {sentence.removeprefix('⚠️ ')}" in page.replace("⚠️ ", ""), sentence
+
+
+def test_the_diagram_of_a_turn_is_that_of_the_code() -> None:
+    diagram = re.search(
+        r"^stateDiagram-v2\n(.*?)^```", (ROOT / "docs/why/the-life-of-a-turn.md").read_text(), re.M | re.S
+    )
+    assert diagram is not None
+    drawn = {line.strip() for line in diagram[1].splitlines()}
+    steps = {f"{source} --> {target}: {when}" for (source, target), when in STEPS.items()}
+    ends = {f"{state} --> [*]" for state in get_args(Ended)}
+    assert drawn == {"[*] --> running: claimed", *steps, *ends}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)

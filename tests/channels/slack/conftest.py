@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from channels.reply import MOST_MESSAGES
 from channels.slack import socket
 from channels.slack.channel import SlackChannel, SlackSettings, client
 from channels.slack.streams import Streaming
@@ -76,10 +77,11 @@ async def running(
     tmp_path: Path,
     *script: Any,
     time_limit: float = 30,
+    most_messages: int = MOST_MESSAGES,
     connect: bool = True,
     streaming: Streaming = "edit",
 ) -> AsyncIterator[Bot]:
-    async with core_of(tmp_path, *script, time_limit=time_limit) as core:
+    async with core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages) as core:
         channel = core.channels[SlackChannel.name] = SlackChannel(settings_of(slack, streaming), core.inbox)
         bot = Bot(slack, channel, core)
         work = asyncio.create_task(bot.worker.run())
