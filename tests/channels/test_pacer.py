@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any
@@ -361,5 +361,80 @@ def test_a_faster_clock_makes_shorter_windows() -> None:
         for _ in range(2):
             await budget.admit(Priority.FINAL)
         assert now() == begun + 6
+
+    run(main)
+
+
+# Several workers
+
+
+def exchange(pacers: Sequence[Pacer]) -> None:
+    """What they do every second."""
+    told = [pacer.tell() for pacer in pacers]
+    for number, pacer in enumerate(pacers):
+        pacer.share([uses for other, uses in enumerate(told) if other != number])
+
+
+@given(
+    st.integers(2, 4),
+    st.lists(st.tuples(st.integers(0, 3), st.floats(0, 100), st.floats(1, 60)), max_size=20),
+    st.builds(Window, st.integers(5, 60), st.sampled_from([5.0, 60.0])),
+)
+def test_workers_together_make_no_more_calls_than_a_window_holds(
+    workers: int, replies: list[tuple[int, float, float]], window: Window
+) -> None:
+    async def main() -> list[float]:
+        pacers, sent = [Pacer() for _ in range(workers)], list[float]()
+        exchange(pacers)
+
+        async def reply(pacer: Pacer, after: float, seconds: float) -> None:
+            await asyncio.sleep(after)
+            budget = pacer.budget("edit", window)
+            with budget.live():
+                ends = now() + seconds
+                while now() < ends:
+                    await budget.admit(Priority.TICK)
+                    sent.append(now())
+                    budget.answered()
+                await budget.admit(Priority.FINAL)
+                sent.append(now())
+                budget.answered()
+
+        async def keep() -> None:
+            while True:
+                await asyncio.sleep(1)
+                exchange(pacers)
+
+        keeping = asyncio.create_task(keep())
+        async with asyncio.timeout(10_000), asyncio.TaskGroup() as group:
+            for worker, after, seconds in replies:
+                group.create_task(reply(pacers[worker % workers], after, seconds))
+        keeping.cancel()
+        return sorted(sent)
+
+    sent = run(main)
+    assert len(sent) >= 2 * len(replies)
+    assert most_in(sent, window) <= window.calls
+
+
+def test_a_worker_alone_has_all_and_one_beside_idle_ones_the_most() -> None:
+    async def main() -> None:
+        one, other = Pacer(), Pacer()
+        budget = one.budget("edit", MINUTE)
+        with budget.live():
+            assert budget._calls == 50
+            for _ in range(3):
+                exchange([one, other])
+            assert budget._calls == 33
+            with ExitStack() as stack:
+                for _ in range(7):
+                    stack.enter_context(other.budget("edit", MINUTE).live())
+                exchange([one, other])
+                assert (budget._calls, other.budget("edit", MINUTE)._calls) == (10, 10)
+                for _ in range(3):
+                    exchange([one, other])
+                assert (budget._calls, other.budget("edit", MINUTE)._calls) == (10, 40)
+            one.share([])
+            assert budget._calls == 50
 
     run(main)
