@@ -30,6 +30,12 @@ _LESS, _MORE, _LEAST = 0.85, 1.25, 0.25
 #: comes now finds the next window open soon enough. Also what the clock of the platform may be off.
 _SOON, _OFF = 0.3, 0.01
 
+#: Seconds that are too few to wait for: a clock may not move by so little.
+_NO_TIME = 1e-6
+
+#: This part of what is allowed is for workers that have no reply as yet.
+_FEW = 8
+
 #: How often the other workers must have been told of more replies before they count.
 _ROUNDS = 3
 
@@ -143,7 +149,7 @@ class Budget:
         insort(line, me)
         self._wake()
         try:
-            while (wait := self._wait(me)) > 0:
+            while (wait := self._wait(me)) > _NO_TIME:
                 if wait == float("inf"):
                     await me.is_first.wait()
                 else:
@@ -216,15 +222,22 @@ class Budget:
     @property
     def _calls(self) -> int:
         """How many calls of the window are this worker's, as far as refusals have taught."""
-        calls = max(1, int(self._window.calls * self._share))
-        return calls if self._others is None else min(self._part(calls), max(0, calls - self._others.used))
+        calls, others = max(1, int(self._window.calls * self._share)), self._others
+        if others is None:
+            return calls
+        left = calls - others.used - others.live  # since they told, each may have made another one
+        return min(self._part(calls), max(0, left))
 
     def _part(self, calls: int) -> int:
-        """What of so many calls is this worker's: as much as it has of all replies, and a little for the next one."""
+        """What of so many calls is this worker's: as much as it has of all replies that all workers know of, but for a
+        few that are there for who has none.
+        """
         if self._others is None or calls <= 0:
             return calls
-        mine = min(self._told_live) + 1
-        return max(1, calls * mine // (mine + self._others.live + self._others.workers))
+        mine, others, few = min(self._told_live), self._others, calls // _FEW
+        if mine:
+            return max(1, (calls - few) * mine // (mine + others.live))
+        return max(1, few // others.workers if others.live else calls // (others.workers + 1))
 
     def tell(self) -> tuple[int, int]:
         """What the other workers are to know: how many replies live on it, and how many calls count.
