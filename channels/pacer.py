@@ -4,12 +4,13 @@ import asyncio
 import math
 from bisect import insort
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 
 from channels.channel import Priority
+from core.shares import Uses
 
 #: Seconds that a reply is likely to last: until then, what is free now is dealt out over what is left of them, but
 #: over so many at the least. One that lasts longer is taken to go on for good.
@@ -29,6 +30,15 @@ _LESS, _MORE, _LEAST = 0.85, 1.25, 0.25
 #: comes now finds the next window open soon enough. Also what the clock of the platform may be off.
 _SOON, _OFF = 0.3, 0.01
 
+#: Seconds that are too few to wait for: a clock may not move by so little.
+_NO_TIME = 1e-6
+
+#: This part of what is allowed is for workers that have no reply as yet.
+_FEW = 8
+
+#: How often the other workers must have been told of more replies before they count.
+_ROUNDS = 3
+
 #: How many budgets may lie idle before they are thrown away.
 _IDLE = 1000
 
@@ -39,6 +49,21 @@ class Window:
 
     calls: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What the other workers use of one budget, all together.
+
+    Attributes:
+        workers: how many they are.
+        live: how many replies they have that live on it.
+        used: how many of their calls count.
+    """
+
+    workers: int
+    live: int = 0
+    used: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +103,8 @@ class Budget:
         self._last = float("-inf")  # when a call went
         self._closed_until = 0.0
         self._share = 1.0  # of what the window says, as far as refusals have taught
+        self._others: Others | None = None
+        self._told_live = deque([0] * _ROUNDS, maxlen=_ROUNDS)  # how many lived, as the others were told
         self._learnt_at = 0.0
         self._told: _Told | None = None
         self._unanswered = 0
@@ -125,7 +152,7 @@ class Budget:
         insort(line, me)
         self._wake()
         try:
-            while (wait := self._wait(me)) > 0:
+            while (wait := self._wait(me)) > _NO_TIME:
                 if wait == float("inf"):
                     await me.is_first.wait()
                 else:
@@ -191,7 +218,7 @@ class Budget:
         told, until = self._told, _now() + within
         if told is not None and _now() < told.until:
             later = max(0, math.ceil((until - told.until) / self._window.seconds))
-            return told.left - self._unanswered + later * self._calls
+            return self._part(told.left) - self._unanswered + later * self._calls
         windows, rest = divmod(within, self._window.seconds)
         return (int(windows) + 1) * self._calls - self._used + self._back(rest)
 
@@ -201,8 +228,37 @@ class Budget:
 
     @property
     def _calls(self) -> int:
-        """How many calls the window holds, as far as refusals have taught."""
-        return max(1, int(self._window.calls * self._share))
+        """How many calls of the window are this worker's, as far as refusals have taught."""
+        calls, others = max(1, int(self._window.calls * self._share)), self._others
+        if others is None:
+            return calls
+        left = calls - others.used - others.live  # since they told, each may have made another one
+        return min(self._part(calls), max(0, left))
+
+    def _part(self, calls: int) -> int:
+        """What of so many calls is this worker's: as much as it has of all replies that all workers know of, but for a
+        few that are there for who has none.
+        """
+        if self._others is None or calls <= 0:
+            return calls
+        mine, others, few = min(self._told_live), self._others, calls // _FEW
+        if mine:
+            return max(1, (calls - few) * mine // (mine + others.live))
+        return max(1, few // others.workers if others.live else calls // (others.workers + 1))
+
+    def tell(self) -> tuple[int, int]:
+        """What the other workers are to know: how many replies live on it, and how many calls count.
+
+        More replies are a larger part only when the others know it, and have made theirs smaller.
+        """
+        self._forget()
+        self._told_live.append(len(self._live))
+        return len(self._live), len(self._sent)
+
+    def share(self, others: "Others | None") -> None:
+        """Leave to other workers what is theirs; nothing, if there are none."""
+        self._others = others
+        self._wake()
 
     @property
     def is_idle(self) -> bool:
@@ -242,7 +298,7 @@ class Budget:
         return self._wait_as_known(priority)
 
     def _wait_in(self, told: _Told, priority: Priority) -> float:
-        now, free = _now(), told.left - self._unanswered
+        now, free = _now(), self._part(told.left) - self._unanswered
         end = told.until - now
         if priority is not Priority.TICK:
             return max(self._closed_until - now, 0.0 if free > 0 else end)
@@ -315,6 +371,7 @@ class Pacer:
     def __init__(self, *, speed: float = 1.0) -> None:
         self._speed = speed
         self._budgets: dict[Hashable, Budget] = {}
+        self._others: Sequence[Uses] = ()
 
     def budget(self, key: Hashable, window: Window) -> Budget:
         found = self._budgets.get(key)
@@ -322,7 +379,32 @@ class Pacer:
             if len(self._budgets) >= _IDLE:
                 self._budgets = {key: budget for key, budget in self._budgets.items() if not budget.is_idle}
             found = self._budgets[key] = Budget(window, speed=self._speed)
+            found.share(self._use_of(key))
         return found
+
+    def tell(self) -> dict[str, tuple[int, int]]:
+        """What the other workers are to know of what this one uses."""
+        uses = {_name(key): budget.tell() for key, budget in self._budgets.items()}
+        return {name: use for name, use in uses.items() if use != (0, 0)}
+
+    def share(self, others: Sequence[Uses]) -> None:
+        """Leave to other workers what is theirs.
+
+        Args:
+            others: what each of them tells.
+        """
+        self._others = others
+        for key, budget in self._budgets.items():
+            budget.share(self._use_of(key))
+
+    def _use_of(self, key: Hashable) -> Others | None:
+        uses = [other.get(_name(key), (0, 0)) for other in self._others]
+        return Others(len(uses), sum(live for live, _ in uses), sum(used for _, used in uses)) if uses else None
+
+
+def _name(key: Hashable) -> str:
+    """What all workers call a budget."""
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 async def _event_within(event: asyncio.Event, seconds: float) -> None:
