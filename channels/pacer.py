@@ -253,7 +253,7 @@ class Budget:
         """
         self._forget()
         self._told_live.append(len(self._live))
-        return len(self._live), len(self._sent)
+        return len(self._live), self._used
 
     def share(self, others: "Others | None") -> None:
         """Leave to other workers what is theirs; nothing, if there are none."""
