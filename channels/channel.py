@@ -196,6 +196,10 @@ class Surface(Protocol):
         """
         ...
 
+    def waits(self) -> None:
+        """Give the message the sign that it was heard and waits, if it bears none."""
+        ...
+
     async def begun(self) -> None:
         """Take back the sign that the message waits, if it bears one."""
         ...

@@ -100,6 +100,8 @@ class _Board:
     async def say(self, text: str) -> None:
         return
 
+    def waits(self) -> None: ...
+
     async def begun(self) -> None:
         return
 
