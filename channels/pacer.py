@@ -109,7 +109,7 @@ class Budget:
 
     def try_admit(self, priority: Priority) -> bool:
         """Take a place if there is one now and nobody waits for it."""
-        if self._line or self._ticks or self._wait_for_room(priority) > 0:
+        if self._is_urgent or self._ticks or self._wait_for_room(priority) > 0:
             return False
         self._take(priority)
         return True
@@ -171,14 +171,19 @@ class Budget:
         """Seconds until it may be this one's turn; infinite, if others come first."""
         if me is not self._next():
             return float("inf")
-        if me.priority is Priority.TICK and self._line:  # its share of what the others use
+        if me.priority is Priority.TICK and self._is_urgent:  # its share of what the others use
             return self._wait_for_room(Priority.FINAL)
         return self._wait_for_room(me.priority)
 
     def _next(self) -> _Waiting | None:
-        if self._ticks and (not self._line or self._since_tick >= _TICKS_SHARE - 1):
+        if self._ticks and (not self._is_urgent or self._since_tick >= _TICKS_SHARE - 1):
             return self._ticks[0]
         return self._line[0] if self._line else None
+
+    @property
+    def _is_urgent(self) -> bool:
+        """Whether somebody waits who goes before ticks."""
+        return bool(self._line) and self._line[0].priority < Priority.TICK
 
     def _wake(self) -> None:
         if (first := self._next()) is not None:
@@ -197,7 +202,7 @@ class Budget:
     def _wait_in(self, told: _Told, priority: Priority) -> float:
         now, free = _now(), told.left - self._unanswered
         end = told.until - now
-        if priority is not Priority.TICK:
+        if priority < Priority.TICK:
             return max(self._closed_until - now, 0.0 if free > 0 else end)
         kept = min(self._live, told.calls // 2)
         if free <= kept:
@@ -211,8 +216,9 @@ class Budget:
         now, sent, seconds = _now(), self._sent, self._window.seconds
         calls = room = self._calls
         early = 0.0
-        if priority is Priority.TICK:
+        if priority >= Priority.TICK:
             room = max(1, calls - min(self._live, calls // 2))
+        if priority is Priority.TICK:
             early = sent[-1] + self._pace(room) - now if sent else 0.0
         full = sent[-room] + seconds - now if len(sent) >= room else 0.0
         return max(self._closed_until - now, full, early)

@@ -11,10 +11,12 @@ import sqlalchemy as sa
 
 from channels.answer import Answerer
 from channels.channel import Channel
+from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app
 from core.inbox import Inbox
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
+from core.places import Places
 from core.runtime import AgentRuntime
 from core.sessions.service import SessionService
 from core.store.database import Database
@@ -26,6 +28,9 @@ from core.turns import Turns
 from core.worker import Worker
 from sandbox.models import ScriptedOpenAI
 
+#: As far as the program looks back by default.
+BOUNDS = Bounds()
+
 
 @dataclass
 class Core:
@@ -35,6 +40,7 @@ class Core:
     database: Database
     turns: Turns
     inbox: Inbox
+    places: Places
     answerer: Answerer
     worker: Worker
     channels: dict[str, Channel] = field(default_factory=dict)
@@ -58,7 +64,7 @@ async def core_of(tmp_path: Path, *script: Any, time_limit: float) -> AsyncItera
         answerer = Answerer(runtime, turns, channels, time_limit=time_limit)
         worker = Worker(turns, answerer.answer)
         inbox = Inbox(database, sessions, worker, app=app.name)
-        yield Core(model, database, turns, inbox, answerer, worker, channels)
+        yield Core(model, database, turns, inbox, Places(database), answerer, worker, channels)
 
 
 class Wired:
@@ -69,6 +75,7 @@ class Wired:
         self.database = core.database
         self.turns = core.turns
         self.inbox = core.inbox
+        self.places = core.places
         self.answerer = core.answerer
         self.worker = core.worker
 

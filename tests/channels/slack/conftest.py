@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from channels.gaps import Bounds
 from channels.slack import socket
 from channels.slack.channel import SlackChannel, SlackSettings, client
 from channels.slack.streams import Streaming
 from sandbox.slack import Message, SlackSandbox
-from tests.channels.wiring import Core, Wired, core_of
+from tests.channels.wiring import BOUNDS, Core, Wired, core_of
 
 
 @pytest.fixture
@@ -78,9 +79,11 @@ async def running(
     time_limit: float = 30,
     connect: bool = True,
     streaming: Streaming = "edit",
+    bounds: Bounds = BOUNDS,
 ) -> AsyncIterator[Bot]:
     async with core_of(tmp_path, *script, time_limit=time_limit) as core:
-        channel = core.channels[SlackChannel.name] = SlackChannel(settings_of(slack, streaming), core.inbox)
+        settings = settings_of(slack, streaming)
+        channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.inbox, core.places, bounds)
         bot = Bot(slack, channel, core)
         work = asyncio.create_task(bot.worker.run())
         if connect:

@@ -1,0 +1,309 @@
+"""What was said in Slack while the bot was away, or while it was there and could not hear or keep it."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import gaps, words
+from channels.gaps import Bounds
+from channels.slack import history, socket
+from core.errors import StoreError
+from core.inbox import Inbox
+from sandbox.slack import Message, SlackSandbox
+from tests.channels.slack.conftest import Bot, running
+from tests.channels.slack.test_channel import echo
+
+
+@pytest.fixture(autouse=True)
+def quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaps, "PAUSES", (0.05,))
+
+
+def answers(slack: SlackSandbox, message: Message) -> list[str]:
+    """What the bot says in the message's thread."""
+    thread = slack.messages(message.channel, thread_ts=message.thread_ts or message.ts)
+    return [one.text for one in thread if one.user == slack.bot_user_id]
+
+
+async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture, times: int = 1) -> None:
+    """Once the bot has looked back, and all that it found is answered."""
+    await bot.slack.wait_for(lambda: caplog.text.count("slack: looked back over") >= times)
+    rows = await bot.inbox_rows()
+    await bot.settled(sum(row.outcome != "reset" for row in rows))
+
+
+@pytest.fixture(autouse=True)
+def all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+
+# While the bot was away
+
+
+async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_in_order(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        followed = await bot.ask("ada", "general", "one")
+        direct = await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.settled(2)
+
+    chatter = await slack.say("linus", "general", "not for the bot")
+    await slack.say("linus", "general", "nor this", thread_ts=chatter.ts)
+    follow_ups = [await slack.say("ada", "general", text, thread_ts=followed.ts) for text in ("two", "three")]
+    called = await bot.ask("grace", "general", "anybody?")
+    await slack.say("grace", "general", "and?", thread_ts=called.ts)
+    in_thread = await bot.ask("grace", "general", "you", thread_ts=chatter.ts)
+    again = await slack.say("ada", slack.open_dm("ada"), "back?")
+    under = await slack.say("ada", slack.open_dm("ada"), "more", thread_ts=direct.ts)
+    await slack.bot_says("robot", "general", f"{bot.mention} beep")
+    edited = await bot.ask("linus", "general", "waht")
+    await slack.edit("linus", edited, f"{bot.mention} what")
+    gone = await bot.ask("linus", "general", "never mind")
+    await slack.delete("linus", gone)
+    await slack.give_up()
+
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        await bot.settled(10)
+        rows = await bot.inbox_rows()
+        said = [followed, direct, *follow_ups, called, in_thread, again, under, edited]
+        assert {row.event_key.rpartition(":")[2] for row in rows} >= {message.ts for message in said}
+        assert answers(slack, followed) == ["heard: ada: one", "heard: ada: two", "heard: ada: three"]
+        assert answers(slack, called) == ["heard: grace: anybody?", "heard: grace: and?"]
+        assert answers(slack, in_thread) == ["heard: grace: you"]
+        assert answers(slack, again) == ["heard: back?"]
+        assert answers(slack, under) == ["heard: hello", "heard: more"]
+        assert answers(slack, edited) == ["heard: linus: what"]
+        assert len(rows) == 10
+        assert len(bot.model.requests) == 8
+
+
+async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_looks_nowhere(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mention = f"<@{slack.bot_user_id}>"
+    before = await slack.say("ada", "general", f"{mention} too early")
+    await slack.give_up()
+    async with running(slack, tmp_path, echo) as bot:
+        await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+    assert answers(slack, before) == []
+
+    elsewhere = await slack.say("ada", "random", f"{mention} anybody?")
+    unknown = await slack.say("grace", slack.open_dm("grace"), "hello")
+    await slack.give_up()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        assert len(await bot.inbox_rows()) == 1
+        assert answers(slack, elsewhere) == answers(slack, unknown) == []
+    assert {c.arguments.get("channel") for c in slack.calls if c.method == "conversations.history"} == {
+        slack.channels["general"].id
+    }
+
+
+async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        root = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+    await bot.ask("ada", "general", "reset", thread_ts=root.ts)
+    await slack.say("ada", "general", "two", thread_ts=root.ts)
+    await slack.give_up()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        await bot.shows(root, lambda texts: words.RESET_DONE in texts and "heard: ada: two" in texts)
+        assert [m["content"] for m in bot.model.requests[-1]["messages"] if m["role"] == "user"] == ["ada: two"]
+
+
+async def test_what_was_said_before_a_conversation_was_started_over_stays_unanswered(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        root = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+    await slack.say("ada", "general", "two", thread_ts=root.ts)
+    await slack.give_up()
+    reset = await bot.ask("ada", "general", "reset", thread_ts=root.ts)  # this one is delivered
+    slack.faults.delay("auth.test", 0.5, 3)
+    slack.faults.delay("conversations.history", 1)
+    async with running(slack, tmp_path, echo) as bot:
+        await bot.shows(reset, lambda texts: words.RESET_DONE in texts)
+        await looked_back(bot, caplog)
+        assert len(await bot.turn_rows()) == 1
+        assert [row.outcome for row in await bot.inbox_rows()] == ["done", "reset"]
+
+
+async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        quiet = await bot.ask("ada", "general", "one")
+        called = await bot.ask("ada", "general", "one")
+        await bot.settled(2)
+    monkeypatch.setattr(gaps, "ALIVE", -gaps.MARGIN - 1)
+    await slack.say("ada", "general", "two", thread_ts=quiet.ts)
+    await bot.ask("ada", "general", "two", thread_ts=called.ts)
+    await slack.give_up()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        assert answers(slack, quiet) == ["heard: ada: one"]
+        assert answers(slack, called) == ["heard: ada: one", "heard: ada: two"]
+
+
+# Bounds
+
+
+@pytest.mark.parametrize(
+    ("bounds", "answered"), [(Bounds(messages=2), ["c", "d"]), (Bounds(hours=1e-9), []), (Bounds(hours=0), [])], ids=str
+)
+async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, bounds: Bounds, answered: list[str]
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.settled(1)
+    said = [await slack.say("ada", slack.open_dm("ada"), text) for text in "abcd"]
+    await slack.give_up()
+    async with running(slack, tmp_path, echo, bounds=bounds) as bot:
+        if bounds.hours:
+            await looked_back(bot, caplog)
+        await bot.settled(1 + len(answered))
+        assert [m.content.text for m in said if answers(slack, m)] == answered
+        assert len(await bot.inbox_rows()) == 1 + len(answered)
+        assert ("2 messages more than are caught up with" in caplog.text) == (bounds.messages == 2)
+
+
+async def test_what_fills_several_pages_is_read_to_its_end(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "PAGE", 2)
+    async with running(slack, tmp_path, echo) as bot:
+        root = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+    called = await bot.ask("ada", "general", "early")
+    for number in range(3):
+        await slack.say("linus", "general", f"noise {number}")
+        await slack.say("ada", "general", f"follow-up {number}", thread_ts=root.ts)
+    await slack.give_up()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        assert answers(slack, called) == ["heard: ada: early"]
+        assert len(answers(slack, root)) == 4
+
+
+# While the bot was there
+
+
+async def test_what_was_said_into_a_dead_line_is_answered_by_looking_back(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.settled(1)
+        await looked_back(bot, caplog, 0)
+        await slack.freeze_sockets()
+        question = await slack.say("ada", slack.open_dm("ada"), "are you there?")
+        await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == question.ts)
+        await slack.give_up()
+        await slack.wait_connected()
+        await bot.shows(question, lambda texts: texts == ["are you there?", "heard: are you there?"])
+        assert "slack: looked back over" in caplog.text
+
+
+async def test_what_comes_by_all_paths_at_once_is_answered_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with SlackSandbox(speed=20) as slack:
+        async with running(slack, tmp_path, echo) as bot:
+            root = await bot.ask("ada", "general", "one")
+            await bot.settled(1)
+        said = [await bot.ask("ada", "general", f"{n}", thread_ts=root.ts if n % 2 else None) for n in range(4)]
+        async with running(slack, tmp_path, echo) as bot:
+            await bot.settled(5)
+            for message in said:
+                await slack.redeliver(message)
+            bot.channel._gaps.open(time.time() - 30)
+            await slack.drop_sockets()
+            await looked_back(bot, caplog, 3)
+            assert len(await bot.settled(5)) == 5
+            assert len(answers(slack, root)) == 3
+            assert all(len(answers(slack, message)) == 1 for message in said[::2])
+
+
+async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_the_next_process_if_need_be(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    accept, is_down = Inbox.accept, False
+
+    async def failing(self: Inbox, inbound: Any) -> Any:
+        if is_down:
+            raise StoreError("out of reach")
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(Inbox, "accept", failing)
+    async with running(slack, tmp_path, echo) as bot:
+        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.settled(1)
+        is_down = True
+        one = await slack.say("ada", slack.open_dm("ada"), "one")
+        await slack.wait_for(lambda: "cannot be caught up with yet" in caplog.text)
+        assert not any(e.acknowledged_at for e in slack.envelopes if e.payload["event"].get("ts") == one.ts)
+        await slack.give_up()
+        is_down = False
+        await bot.shows(one, lambda texts: texts == ["one", "heard: one"])
+        is_down = True
+        two = await slack.say("ada", slack.open_dm("ada"), "two")
+        await slack.wait_for(lambda: slack.envelopes[-1].payload["event"].get("ts") == two.ts)
+        await slack.wait_for(lambda: caplog.text.count("an event could not be taken") >= 2)
+        await slack.give_up()
+    is_down = False
+    monkeypatch.setattr(gaps, "MARGIN", 0.0)
+    async with running(slack, tmp_path, echo) as bot:
+        await bot.shows(two, lambda texts: texts == ["two", "heard: two"])
+
+
+# A look that is refused
+
+
+async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_counts_as_heard(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.settled(1)
+    heard_at = None
+    question = await slack.say("ada", slack.open_dm("ada"), "back?")
+    await slack.give_up()
+    slack.faults.fail("conversations.history", 1000, error="token_revoked")
+    async with running(slack, tmp_path, echo) as bot:
+        await slack.wait_for(lambda: caplog.text.count("cannot be caught up with yet") >= 2)
+        heard_at = await bot.places.heard_at("slack")
+        assert heard_at is not None and heard_at < float(question.ts)
+        slack.faults.clear()
+        slack.faults.rate_limit("conversations.history", 1)
+        await bot.shows(question, lambda texts: texts == ["back?", "heard: back?"])
+    heard_at = await Places_of(bot)
+    assert heard_at > float(question.ts)
+
+
+async def test_a_scope_that_is_missing_is_told_once_and_costs_nothing_else(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        for channel in ("general", "random"):
+            await bot.ask("ada", channel, "one")
+        await slack.say("ada", slack.open_dm("ada"), "hello")
+        await bot.settled(3)
+    question = await slack.say("ada", slack.open_dm("ada"), "back?")
+    await slack.give_up()
+    async with running(slack, tmp_path, echo, connect=False) as bot:
+        slack.faults.fail("conversations.history", 2, error="missing_scope")
+        await asyncio.gather(bot.channel.start(), slack.wait_connected())
+        await looked_back(bot, caplog)
+        assert caplog.text.count("missing_scope") == 1
+        assert answers(slack, question) == ["heard: back?"]
