@@ -6,7 +6,7 @@ Until when all that was said has been heard is kept in the database, so that the
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -189,10 +189,11 @@ class Gaps:
         """
         places = await self._places.served(self._channel, since=since - ALIVE, limit=MOST_PLACES)
         alive = {session for place in places for session in place.sessions}
+        begun = {place.id: place.begun_at for place in places}
         found = 0
         async with aclosing(self._look(places, since)) as looked:
             async for calls in looked:
-                unheard = await self._unheard(calls, alive)
+                unheard = await self._unheard(calls, alive, begun)
                 room = self._bounds.messages - found
                 if len(unheard) > room:
                     log.warning("%s: %d messages more than are caught up with", self._channel, len(unheard) - room)
@@ -201,9 +202,13 @@ class Gaps:
                     found += 1
         return found
 
-    async def _unheard(self, calls: Sequence[Call], alive: set[str]) -> list[Call]:
-        """Those that are to be taken in, in the order in which they were said: neither known nor of a conversation that
-        was started over since or has been silent for long.
+    async def _unheard(self, calls: Sequence[Call], alive: set[str], begun: Mapping[str, float]) -> list[Call]:
+        """Those that are to be taken in, in the order in which they were said: neither known, nor said before the bot
+        spoke there, nor of a conversation that was started over since or has been silent for long.
+
+        Args:
+            alive: the conversations that are not silent; those in which the bot is called become so.
+            begun: since when the bot speaks in each place.
         """
         if not calls:
             return []
@@ -211,14 +216,11 @@ class Gaps:
         over = await self._places.started_over_at({call.inbound.session_id for call in calls})
         unheard = []
         for call in sorted(calls, key=lambda call: call.inbound.sent_at):
-            session = call.inbound.session_id
+            inbound = call.inbound
             if call.is_called:
-                alive.add(session)
-            if (
-                call.inbound.event_key not in known
-                and call.inbound.sent_at > over.get(session, 0.0)
-                and session in alive
-            ):
+                alive.add(inbound.session_id)
+            after = max(over.get(inbound.session_id, 0.0), begun.get(inbound.place, inf))
+            if inbound.session_id in alive and inbound.event_key not in known and inbound.sent_at > after:
                 unheard.append(call)
         return unheard
 

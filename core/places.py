@@ -19,10 +19,12 @@ class Place:
 
     Attributes:
         id: ADK's `user_id`.
+        begun_at: since when (seconds since the epoch) the bot speaks there.
         sessions: the conversations there that are still alive, the one that was spoken in last first.
     """
 
     id: str
+    begun_at: float
     sessions: tuple[str, ...] = ()
 
 
@@ -61,16 +63,20 @@ class Places:
         Raises:
             StoreError: the database cannot be read.
         """
-        here, latest = sessions.c.id.startswith(f"{channel}:", autoescape=True), sa.func.max(sessions.c.updated_at)
-        places = sa.select(sessions.c.user_id).where(here).group_by(sessions.c.user_id).order_by(latest.desc())
+        here = sessions.c.id.startswith(f"{channel}:", autoescape=True)
+        places = (
+            sa.select(sessions.c.user_id, sa.func.min(sessions.c.created_at).label("begun_at"))
+            .where(here)
+            .group_by(sessions.c.user_id)
+            .order_by(sa.func.max(sessions.c.updated_at).desc())
+        )
         alive = sa.select(sessions.c.id, sessions.c.user_id).where(here, sessions.c.updated_at >= since)
+        ids: dict[str, list[str]] = {}
         async with self._database.read() as connection:
-            found: dict[str, list[str]] = {
-                place: [] for place in (await connection.execute(places.limit(limit))).scalars()
-            }
+            found = (await connection.execute(places.limit(limit))).all()
             for row in await connection.execute(alive.order_by(sessions.c.updated_at.desc()).limit(limit)):
-                found.setdefault(row.user_id, []).append(row.id)
-        return [Place(place, tuple(ids)) for place, ids in found.items()]
+                ids.setdefault(row.user_id, []).append(row.id)
+        return [Place(row.user_id, row.begun_at, tuple(ids.get(row.user_id, ()))) for row in found]
 
     async def known(self, event_keys: Iterable[str]) -> set[str]:
         """Those of the keys under which a message has been accepted.

@@ -1,7 +1,7 @@
 """What stands behind an adapter: the real core with a scripted model, wired as the program wires it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,3 +96,10 @@ class Wired:
     async def inbox_rows(self) -> list[Any]:
         async with self.database.read() as connection:
             return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
+
+
+async def until(predicate: Callable[[], Any], *, seconds: float = 10) -> None:
+    """Return as soon as it holds: for what the sandbox does not see."""
+    async with asyncio.timeout(seconds):
+        while not predicate():  # noqa: ASYNC110 (it holds without a word)
+            await asyncio.sleep(0.005)

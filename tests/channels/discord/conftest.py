@@ -18,8 +18,10 @@ from channels.discord.gateway import Connection
 from channels.discord.login import DiscordSettings, log_in, make_client
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
-from tests.channels.wiring import Core, Wired, core_of
+from tests.channels.wiring import Core, Wired, core_of, until
 from tests.sandbox.discord.shapes import SHAPES, faults_of_request
+
+__all__ = ["until"]
 
 POST = "POST /channels/{channel}/messages"
 PATCH = "PATCH /channels/{channel}/messages/{message}"
@@ -88,13 +90,6 @@ async def api(server: DiscordSandbox) -> AsyncIterator[DiscordApi]:
 @pytest.fixture
 def client(api: DiscordApi) -> discord.Client:
     return api._client
-
-
-async def until(predicate: Callable[[], Any], *, seconds: float = 10) -> None:
-    """Return as soon as it holds: for what the sandbox does not see."""
-    async with asyncio.timeout(seconds):
-        while not predicate():  # noqa: ASYNC110 (it holds without a word)
-            await asyncio.sleep(0.005)
 
 
 class Bot(Wired):
