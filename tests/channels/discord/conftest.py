@@ -16,9 +16,10 @@ from channels.discord.api import DiscordApi
 from channels.discord.channel import DiscordChannel
 from channels.discord.gateway import Connection
 from channels.discord.login import DiscordSettings, log_in, make_client
+from channels.gaps import Bounds
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
-from tests.channels.wiring import Core, Wired, core_of, until
+from tests.channels.wiring import BOUNDS, Core, Wired, core_of, until
 from tests.sandbox.discord.shapes import SHAPES, faults_of_request
 
 __all__ = ["until"]
@@ -152,10 +153,12 @@ async def running(
     connect: bool = True,
     grace: float = 5,
     guilds: frozenset[int] = frozenset(),
+    bounds: Bounds = BOUNDS,
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(core_of(tmp_path, *script, time_limit=time_limit))
-        channel = core.channels[DiscordChannel.name] = DiscordChannel(settings_of(server, guilds=guilds), core.inbox)
+        settings = settings_of(server, guilds=guilds)
+        channel = core.channels[DiscordChannel.name] = DiscordChannel(settings, core.inbox, core.places, bounds)
         stack.push_async_callback(channel.aclose)
         bot = Bot(server, channel, core)
         left = await bot.turns.left_over()

@@ -25,18 +25,14 @@ def opened(slack: SlackSandbox) -> int:
     return sum(call.method == "apps.connections.open" for call in slack.calls)
 
 
-async def test_a_refused_handshake_is_tried_again_with_a_new_ticket(
-    slack: SlackSandbox, socket: Socket
-) -> None:
+async def test_a_refused_handshake_is_tried_again_with_a_new_ticket(slack: SlackSandbox, socket: Socket) -> None:
     slack.faults.refuse_handshakes(2)
     await socket.open()
     await slack.wait_connected()
     assert opened(slack) == 3
 
 
-async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(
-    slack: SlackSandbox, socket: Socket
-) -> None:
+async def test_a_handshake_that_fails_while_reconnecting_is_recovered_from(slack: SlackSandbox, socket: Socket) -> None:
     await socket.open()
     await slack.wait_connected()
     slack.faults.refuse_handshakes(2)
