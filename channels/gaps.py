@@ -220,7 +220,7 @@ class Gaps:
             if call.is_called:
                 alive.add(inbound.session_id)
             after = max(over.get(inbound.session_id, 0.0), begun.get(inbound.place, inf))
-            if inbound.session_id in alive and inbound.event_key not in known and inbound.sent_at > after:
+            if inbound.session_id in alive and inbound.event_key not in known and inbound.sent_at >= after:
                 unheard.append(call)
         return unheard
 

@@ -90,6 +90,7 @@ class History:
         return [*(room for room in rooms if isinstance(room, discord.abc.Messageable)), *threads]
 
     async def _said(self, room: Any, after: int) -> list[discord.Message]:
+        """What was said in a channel or thread after the message of that id, oldest first."""
         latest: int | None = getattr(room, "last_message_id", None)
         if latest is not None and latest <= after:
             return []
@@ -100,7 +101,7 @@ class History:
             if len(page) < PAGE:
                 break
             before = page[-1].id
-        return said
+        return said[::-1]
 
 
 async def _unless_hidden(call: Awaitable[T]) -> T | None:
