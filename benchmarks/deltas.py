@@ -18,6 +18,7 @@ from core import garbage
 from core.agent import AgentConfig, make_app
 from core.inbound import Inbound
 from core.inbox import Inbox
+from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.merging import Merging
 from core.models.provider import Done, Provider, ProviderEvent, Request, Text
@@ -96,7 +97,9 @@ async def measure(provider: Provider, streams: int) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
         database = Database(f"sqlite+aiosqlite:///{Path(folder) / 'bench.db'}")
         await migrate(database)
-        sessions, turns = SessionService(database, TokenCounter(Path(".parley/tiktoken"))), Turns(database)
+        lease = Lease(database)
+        await lease.take()
+        sessions, turns = SessionService(database, TokenCounter(Path(".parley/tiktoken"))), Turns(database, lease)
         app = make_app(AgentConfig(), model=ModelAdapter(model="speaker", provider=provider))
         runtime = AgentRuntime(app, sessions)
         figures, ended = Figures(), asyncio.Semaphore(0)
@@ -105,12 +108,12 @@ async def measure(provider: Provider, streams: int) -> Figures:
             try:
                 deltas = await listen(runtime, turn.inbound)
                 figures.deltas += deltas
-                await turns.end(turn.id, "done")
+                await turns.end(turn, "done")
             finally:
                 ended.release()
 
         worker = Worker(turns, answer, limit=streams, at_rest=garbage.collect)
-        inbox = Inbox(database, sessions, worker, app=app.name)
+        inbox = Inbox(database, sessions, turns, worker, app=app.name)
         for number in range(streams):
             await inbox.accept(message(number))
         garbage.settle()

@@ -11,6 +11,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from channels.discord.login import DISCORD_API, DiscordSettings
+from channels.gaps import Bounds
 from channels.slack.channel import SlackSettings
 from channels.slack.streams import Streaming
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
@@ -65,7 +66,11 @@ class Settings(BaseSettings):
     model_idle_seconds: float = Field(default=120, gt=0)
     reply_max_messages: int = Field(default=5, gt=0)
     turns_at_once: int = Field(default=100, gt=0)
+    turn_max_attempts: int = Field(default=3, gt=0)
+    lease_seconds: float = Field(default=10, gt=0)
     stop_seconds: float = Field(default=20, gt=0)
+    catch_up_hours: float = Field(default=24, ge=0)
+    catch_up_messages: int = Field(default=100, gt=0)
 
     log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")
 
@@ -210,6 +215,10 @@ class Settings(BaseSettings):
             api_url=self.discord_api_url,
             guilds=frozenset(self.discord_guilds),
         )
+
+    @property
+    def catch_up(self) -> Bounds:
+        return Bounds(hours=self.catch_up_hours, messages=self.catch_up_messages)
 
     @property
     def endpoints(self) -> Endpoints:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 
@@ -10,15 +10,21 @@ from channels import words
 from channels.channel import Button, Channel, Priority
 from channels.intake import RETRY
 from channels.reply import MOST_MESSAGES, Reply
-from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError
+from core import worker
+from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
 from core.inbound import storable
 from core.models.provider import Usage
 from core.runtime import AgentRuntime
 from core.secrets import traced
 from core.turns import Ended, Turn, Turns
-from core.worker import RESET
 
 log = logging.getLogger(__name__)
+
+#: How often a turn is begun whose worker does not live to its end, unless it is told otherwise.
+MOST_ATTEMPTS = 3
+
+#: Seconds that a shutdown waits for tools.
+TOOL_SECONDS = 3.0
 
 
 class Answerer:
@@ -28,6 +34,7 @@ class Answerer:
         channels: the adapters by name.
         time_limit: the most seconds that one run of the agent may take.
         most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
+        most_attempts: how often a turn is begun whose worker does not live to its end.
     """
 
     def __init__(
@@ -38,79 +45,120 @@ class Answerer:
         *,
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
+        most_attempts: int = MOST_ATTEMPTS,
     ) -> None:
         self._runtime = runtime
         self._turns = turns
         self._channels = channels
         self._time_limit = time_limit
         self._most_messages = most_messages
+        self._most_attempts = most_attempts
 
     async def answer(self, turn: Turn) -> None:
-        """Run `turn` to its end. Cancelled, it still closes the reply with a word on why."""
-        await self._in_reply(turn, self._answer)
+        """Run `turn` to its end; one that was begun before goes on with what stands. Cancelled, it still closes the
+        reply with a word on why, or hands the turn back.
 
-    async def recover(self, turn: Turn) -> None:
-        """End a turn that was left by a process that is gone: show its answer, or apologise for it.
-
-        What stands of its reply is looked up, since a process may end between a post and its record.
-        """
-        await self._in_reply(turn, self._recover, is_left=True)
-
-    async def _in_reply(
-        self, turn: Turn, work: Callable[[Turn, Reply], Awaitable[None]], *, is_left: bool = False
-    ) -> None:
-        """Do `work` in the turn's reply. A reply that cannot be shown ends the turn, and the log says why; what
-        the database makes of that is told in `core.turns`.
+        What stands of a resumed turn's reply is looked up, since a process may end between a post and its record. A
+        reply that cannot be shown ends the turn, and the log says why; what the database makes of that is told in
+        `core.turns`.
         """
 
         async def keep(ids: Sequence[str]) -> None:
-            await self._turns.shown(turn.id, ids)
+            await self._turns.shown(turn, ids)
 
         try:
-            surface = self._channel(turn).surface(turn.inbound.address, turn_id=turn.origin)
-            known = tuple(await surface.find(turn.chunks)) if is_left else turn.chunks
+            channel = self._channel(turn)
+            for message in turn.messages[:-1]:
+                await channel.surface(message.address).begun()
+            surface = channel.surface(turn.inbound.address, turn_id=turn.origin)
+            known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
             if known != turn.chunks:
                 await keep(known)
             async with Reply(surface, known=known, keep=keep, most=self._most_messages) as reply:
-                await work(turn, reply)
+                await self._in_reply(turn, reply)
         except StoreError:
             raise
         except Exception as error:
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
-            await self._turns.end(turn.id, "failed", error=_cause(error))
+            await self._turns.end(turn, "failed", error=_cause(error))
 
-    async def _answer(self, turn: Turn, reply: Reply) -> None:
-        is_kept = False
+    async def _in_reply(self, turn: Turn, reply: Reply) -> None:
         try:
-            try:
-                usage = await self._run(turn, reply)
-                text = reply.text if reply.text.strip() else words.NO_ANSWER
-                await self._turns.answered(turn.id, text, asdict(usage))
-            except SessionResetError:
-                await self._close(turn, reply, words.RESET_STOPPED, "cancelled", "reset")
-            except TimeoutError:
-                await self._close(turn, reply, words.apology(words.TOO_LONG, turn.id), "failed", "time limit")
-            except SurfaceError:
-                raise
-            except Exception as error:
-                log.error("turn %s failed: %s", turn.id, traced(error))
-                sentence = error.public if isinstance(error, ParleyError) else ParleyError.public
-                await self._close(turn, reply, words.apology(sentence, turn.id), "failed", _cause(error))
+            if turn.text is not None:
+                await self._show(turn, reply, turn.text)
+            elif turn.cancel is not None:
+                await self._cancelled(turn, reply, turn.cancel)
+            elif turn.attempt > self._most_attempts:
+                cause = f"{self._most_attempts} workers did not live to its end"
+                await self._close(turn, reply, words.apology(words.TRIED, turn.id), "failed", cause)
             else:
-                is_kept = True
-                await self._show(turn, reply, text)
+                await self._run(turn, reply)
         except asyncio.CancelledError as stop:
-            if stop.args == (RESET,):
-                await self._close(turn, reply, words.RESET_STOPPED, "cancelled", "reset")
-            elif not is_kept:  # what is kept is shown by the next start
-                await self._close(turn, reply, words.INTERRUPTED, "failed", "the process was stopped")
+            await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else worker.LOST)
             raise
 
-    async def _recover(self, turn: Turn, reply: Reply) -> None:
-        if turn.text is None:
-            await self._close(turn, reply, words.INTERRUPTED, "failed", "the process ended")
-        else:
-            await self._show(turn, reply, turn.text)
+    async def _run(self, turn: Turn, reply: Reply) -> None:
+        """Run the agent and show what it says, to one end."""
+        try:
+            async with asyncio.timeout(self._time_limit):
+                usage = await self._agent_said(turn, reply)
+            text = reply.text if reply.text.strip() else words.NO_ANSWER
+            await self._turns.answered(turn, text, asdict(usage))
+        except SessionResetError:
+            return await self._cancelled(turn, reply, worker.RESET)
+        except TimeoutError:
+            return await self._close(turn, reply, words.apology(words.TOO_LONG, turn.id), "failed", "time limit")
+        except (SurfaceError, TurnLostError):
+            raise
+        except Exception as error:
+            log.error("turn %s failed: %s", turn.id, traced(error))
+            sentence = error.public if isinstance(error, ParleyError) else ParleyError.public
+            return await self._close(turn, reply, words.apology(sentence, turn.id), "failed", _cause(error))
+        return await self._show(turn, reply, text)
+
+    async def _agent_said(self, turn: Turn, reply: Reply) -> Usage:
+        """Feed the reply with what the agent says, to its end. A shutdown lets the tools end that are at work."""
+        tools = _Tools()
+        saying = asyncio.create_task(self._say(turn, reply, tools), name=f"run of turn {turn.id}")
+        try:
+            return await asyncio.shield(saying)
+        except asyncio.CancelledError as stop:
+            if stop.args == (worker.SHUTDOWN,):
+                await tools.rest(TOOL_SECONDS)
+            raise
+        finally:
+            saying.cancel()
+            await asyncio.wait([saying])
+
+    async def _say(self, turn: Turn, reply: Reply, tools: "_Tools") -> Usage:
+        channel = self._channel(turn)
+        heard = [await channel.read(message) for message in turn.messages]
+        events = self._runtime.stream(
+            user_id=turn.inbound.place,
+            session_id=turn.session_id,
+            text="\n\n".join(said.text for said in heard),
+            speaker=heard[-1].speaker,
+            run_id=turn.origin,
+        )
+        async with aclosing(events):
+            async for event in events:
+                match event.type:
+                    case "text_delta":
+                        reply.feed(storable(event.text))
+                    case "step_reset":
+                        reply.replace(storable(event.text))
+                    case "tool_start":
+                        tools.began(event.call_id)
+                        reply.status(words.using(event.tool))
+                    case "tool_end":
+                        tools.ended(event.call_id)
+                        reply.status("")
+                    case "error" if event.error is not None and not event.call_id:
+                        raise event.error
+                    case "done":
+                        reply.replace(storable(event.text))
+                        return event.usage
+        raise ParleyError("the run ended without an outcome")
 
     def _channel(self, turn: Turn) -> Channel:
         channel = self._channels.get(turn.inbound.channel)
@@ -118,35 +166,20 @@ class Answerer:
             raise SurfaceError(f"the channel {turn.inbound.channel} is not set up")
         return channel
 
-    async def _run(self, turn: Turn, reply: Reply) -> Usage:
-        """Run the agent and feed the reply."""
-        inbound = turn.inbound
-        async with asyncio.timeout(self._time_limit):
-            heard = await self._channel(turn).read(inbound)
-            events = self._runtime.stream(
-                user_id=inbound.place,
-                session_id=inbound.session_id,
-                text=heard.text,
-                speaker=heard.speaker,
-                run_id=turn.origin,
-            )
-            async with aclosing(events):
-                async for event in events:
-                    match event.type:
-                        case "text_delta":
-                            reply.feed(storable(event.text))
-                        case "step_reset":
-                            reply.replace(storable(event.text))
-                        case "tool_start":
-                            reply.status(words.using(event.tool))
-                        case "tool_end":
-                            reply.status("")
-                        case "error" if event.error is not None and not event.call_id:
-                            raise event.error
-                        case "done":
-                            reply.replace(storable(event.text))
-                            return event.usage
-        raise ParleyError("the run ended without an outcome")
+    async def _cancelled(self, turn: Turn, reply: Reply, reason: str) -> None:
+        """End what was cancelled, or leave it to another worker."""
+        match reason:
+            case worker.RESET:
+                await self._close(turn, reply, words.RESET_STOPPED, "cancelled", reason)
+            case worker.STOP:
+                await self._close(turn, reply, words.STOPPED, "cancelled", reason)
+            case worker.SHUTDOWN:
+                if not reply.is_closed:  # what is kept is shown by the next one
+                    try:
+                        await reply.close(reply.said.rstrip(), ending=words.RESTARTING)
+                    except SurfaceError as error:
+                        log.warning("turn %s: its reply does not say that it is handed back: %s", turn.id, error)
+                await self._turns.hand_back(turn)
 
     async def _close(self, turn: Turn, reply: Reply, line: str, state: Ended, cause: str) -> None:
         """End the reply with `line` below what was said so far. What failed can be tried again."""
@@ -154,11 +187,37 @@ class Answerer:
         controls = [Button(f"{RETRY}:{turn.id}", words.RETRY)] if state == "failed" else []
         priority = Priority.ERROR if state == "failed" else Priority.FINAL
         await reply.close(said, priority, ending=line, controls=controls)
-        await self._turns.end(turn.id, state, error=cause)
+        await self._turns.end(turn, state, error=cause)
 
     async def _show(self, turn: Turn, reply: Reply, text: str) -> None:
         await reply.close(text)
-        await self._turns.end(turn.id, "done")
+        await self._turns.end(turn, "done")
+
+
+class _Tools:
+    """The tools that are at work."""
+
+    def __init__(self) -> None:
+        self._calls: set[str] = set()
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def began(self, call_id: str) -> None:
+        self._calls.add(call_id)
+        self._none.clear()
+
+    def ended(self, call_id: str) -> None:
+        self._calls.discard(call_id)
+        if not self._calls:
+            self._none.set()
+
+    async def rest(self, seconds: float) -> None:
+        """Wait until none is, but no longer than so many seconds."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._none.wait()
+        except TimeoutError:
+            log.warning("a tool is at work still, and is not waited for")
 
 
 def _cause(error: Exception) -> str:

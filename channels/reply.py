@@ -69,6 +69,11 @@ class Reply:
         """The text without the ending that it was closed with."""
         return self.text.removesuffix(self._ending)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has been given its last word, shown or not."""
+        return self._final is not None
+
     async def __aenter__(self) -> Self:
         """Begin to show: first a placeholder."""
         self._heard_at = _now()

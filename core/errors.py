@@ -3,10 +3,12 @@
     ParleyError
     ├── SettingsError            the start cannot go on: one fault a line, each naming its setting
     ├── StoreError               the database cannot be reached, or is not what it should be
-    │   └── SessionResetError    the session was reset while something still wrote to it
+    │   ├── SessionResetError    the session was reset while something still wrote to it
+    │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
     ├── StepLimitError           the agent took as many steps as one run may have
     ├── SurfaceError             the platform will not show a reply, whatever is tried
+    ├── DeafError                a platform says nothing any more: the process is to be started anew
     └── ProviderError            the model could not answer
         ├── ProviderAuthError        the key is missing, wrong, or may not use the model
         ├── UnknownModelError        no such model; names it
@@ -50,6 +52,10 @@ class SessionResetError(StoreError):
     public = "This conversation was started over."
 
 
+class TurnLostError(StoreError):
+    """The turn is not this worker's any more: another one goes on with it, and nothing is to be shown of it here."""
+
+
 class ToolError(ParleyError):
     """A tool is declared or configured in a way that the agent cannot use."""
 
@@ -62,6 +68,10 @@ class StepLimitError(ParleyError):
 
 class SurfaceError(ParleyError):
     """A reply cannot be shown: its place is gone, closed or forbidden, or the platform stayed out of reach."""
+
+
+class DeafError(ParleyError):
+    """Nothing comes from a platform any more, not even a sign of life."""
 
 
 class ProviderError(ParleyError):

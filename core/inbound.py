@@ -35,8 +35,16 @@ class Inbound:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Inbound":
-        return cls(**{**data, "attachments": tuple(data["attachments"])})
+    def from_json(cls, data: Any) -> "Inbound":
+        """Read what `to_json` made.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        try:
+            return cls(**{**data, "attachments": tuple(data["attachments"])})
+        except (TypeError, KeyError) as error:
+            raise ValueError("it is no message") from error
 
 
 def storable(text: str) -> str:

@@ -15,7 +15,7 @@ from core.inbound import Inbound
 from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
-from core.turns import is_under_way
+from core.turns import Turns, is_under_way, is_waiting
 from core.worker import RESET, Worker
 
 T = TypeVar("T")
@@ -53,8 +53,9 @@ class Refused(Enum):
 class Inbox:
     """The `inbox` table: each message once, whatever path and however often it comes."""
 
-    def __init__(self, database: Database, service: SessionService, worker: Worker, *, app: str) -> None:
+    def __init__(self, database: Database, service: SessionService, turns: Turns, worker: Worker, *, app: str) -> None:
         self._database = database
+        self._turns = turns
         self._service = service
         self._worker = worker
         self._app = app
@@ -67,24 +68,24 @@ class Inbox:
         """
 
         async def work(connection: AsyncConnection) -> Accepted:
-            waits = await _is_waited_for(connection, inbound.session_id)
-            if not await self._keep(connection, inbound):
-                return Accepted.KNOWN
-            return Accepted.WAITS if waits else Accepted.NEXT
+            accepted = await self._keep(connection, inbound)
+            if accepted is not Accepted.KNOWN:
+                await self._turns.announce(connection)
+            return accepted
 
         accepted = await self._write(work)
         self._worker.wake()
         return accepted
 
     async def retry(self, turn_id: str, *, author: str) -> tuple[Accepted, Inbound] | Refused:
-        """Have the message of a turn that failed answered once more, behind all that waits in its session. However
+        """Have the messages of a turn that failed answered once more, behind all that waits in its session. However
         often that is asked of a turn, it is done once.
 
         Args:
-            author: who wants it: only the author of the message may.
+            author: who wants it: only an author of the messages may.
 
         Returns:
-            What became of it, and the message; or why not.
+            What became of it, and the message whose place it is answered in; or why not.
 
         Raises:
             StoreError: it could not be kept.
@@ -92,15 +93,16 @@ class Inbox:
 
         async def work(connection: AsyncConnection) -> tuple[Accepted, Inbound] | Refused:
             said = await _said_to(connection, turn_id)
-            if said is None:
+            if not said:
                 return Refused.OVER
-            if said.author != author:
+            if author not in {message.author for message in said}:
                 return Refused.NOT_THEIRS
-            inbound = replace(said, event_key=f"{said.channel}:retry:{turn_id}", sent_at=time.time())
-            waits = await _is_waited_for(connection, inbound.session_id)
-            if not await self._keep(connection, inbound, parent=turn_id):
-                return Refused.OVER if await _has_ended(connection, inbound.event_key) else (Accepted.KNOWN, inbound)
-            return (Accepted.WAITS if waits else Accepted.NEXT), inbound
+            inbound = replace(said[-1], event_key=f"{said[-1].channel}:retry:{turn_id}", sent_at=time.time())
+            accepted = await self._keep(connection, inbound, parent=turn_id)
+            if accepted is Accepted.KNOWN and await _has_ended(connection, inbound.event_key):
+                return Refused.OVER
+            await self._turns.announce(connection)
+            return accepted, inbound
 
         accepted = await self._write(work)
         self._worker.wake()
@@ -117,14 +119,19 @@ class Inbox:
             StoreError: nothing was changed.
         """
 
-        async def work(connection: AsyncConnection) -> list[Inbound] | None:
-            if not await self._keep(connection, inbound, outcome="reset"):
+        async def work(connection: AsyncConnection) -> tuple[list[Inbound], str | None] | None:
+            if await self._keep(connection, inbound, outcome="reset") is Accepted.KNOWN:
                 return None
-            return await self._start_over(connection, inbound.session_id)
+            dropped = await self._start_over(connection, inbound.session_id)
+            return dropped, await self._turns.cancel(connection, inbound.session_id, RESET)
 
-        dropped = await self._write(work)
-        if dropped is not None:
-            self._worker.cancel(inbound.session_id, RESET)
+        done = await self._write(work)
+        if done is None:
+            return None
+        dropped, under_way = done
+        if under_way is not None:
+            self._worker.cancel(under_way, RESET)
+        self._worker.wake()
         return dropped
 
     async def is_session(self, session_id: str) -> bool:
@@ -155,13 +162,15 @@ class Inbox:
 
     async def _keep(
         self, connection: AsyncConnection, inbound: Inbound, *, parent: str | None = None, outcome: str | None = None
-    ) -> bool:
+    ) -> Accepted:
         seen = sa.select(inbox.c.id).where(inbox.c.event_key == inbound.event_key)
         if (await connection.execute(seen)).first() is not None:
-            return False
+            return Accepted.KNOWN
+        # who comes second in a session waits here until the first is done
         generation = await ensure_session(
             connection, app=self._app, user_id=inbound.place, session_id=inbound.session_id
         )
+        waits = await _is_waited_for(connection, inbound.session_id)
         await connection.execute(
             sa.insert(inbox).values(
                 event_key=inbound.event_key,
@@ -176,43 +185,50 @@ class Inbox:
                 outcome=outcome,
             )
         )
-        return True
+        return Accepted.WAITS if waits else Accepted.NEXT
 
     async def _start_over(self, connection: AsyncConnection, session_id: str) -> list[Inbound]:
         await self._service.begin_generation(connection, session_id)
         here = inbox.c.session == session_id
-        waiting = here & inbox.c.turn.is_(None) & inbox.c.outcome.is_(None)
+        waiting = here & is_waiting(inbox)
         dropped = (await connection.execute(sa.select(inbox.c.inbound).where(waiting))).scalars().all()
         await connection.execute(sa.update(inbox).where(waiting).values(outcome="reset"))
-        await connection.execute(sa.update(inbox).where(here, inbox.c.outcome.is_not(None)).values(inbound=None))
+        needed = sa.exists().where(
+            turns.c.session == session_id, is_under_way(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
+        )
+        await connection.execute(sa.update(inbox).where(here, ~needed).values(inbound=None))
         await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
         return [Inbound.from_json(inbound) for inbound in dropped]
 
 
 async def _is_waited_for(connection: AsyncConnection, session_id: str) -> bool:
     """Whether a message of this session is being answered or waits to be."""
-    waiting = sa.exists().where(inbox.c.session == session_id, inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
+    waiting = sa.exists().where(inbox.c.session == session_id, is_waiting(inbox))
     running = sa.exists().where(turns.c.session == session_id, is_under_way(turns))
     return bool((await connection.execute(sa.select(waiting | running))).scalar_one())
 
 
-async def _said_to(connection: AsyncConnection, turn_id: str) -> Inbound | None:
-    """The message of a turn that has failed, or is about to say so, in a conversation that still goes on."""
+async def _said_to(connection: AsyncConnection, turn_id: str) -> list[Inbound]:
+    """The messages of a turn that has failed, or is about to say so, in a conversation that still goes on."""
     query = (
         sa.select(inbox.c.inbound)
-        .join(turns, turns.c.id == inbox.c.turn)
+        .join(turns, inbox.c.turn == turns.c.origin)
         .join(sessions, sessions.c.id == turns.c.session)
         .where(
             turns.c.id == turn_id,
             turns.c.state.in_(("failed", "running")),
             turns.c.generation == sessions.c.generation,
         )
+        .order_by(inbox.c.sent_at, inbox.c.id)
     )
-    said = (await connection.execute(query)).scalar_one_or_none()
-    return None if said is None else Inbound.from_json(said)
+    return [Inbound.from_json(said) for said in (await connection.execute(query)).scalars()]
 
 
 async def _has_ended(connection: AsyncConnection, event_key: str) -> bool:
-    """Whether what was kept under this key has come to its outcome."""
-    query = sa.select(inbox.c.outcome).where(inbox.c.event_key == event_key)
-    return (await connection.execute(query)).scalar_one() is not None
+    """Whether what was kept under this key has come to its end."""
+    query = (
+        sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(("done", "failed", "cancelled")))
+        .join_from(inbox, turns, turns.c.id == inbox.c.turn, isouter=True)
+        .where(inbox.c.event_key == event_key)
+    )
+    return bool((await connection.execute(query)).scalar_one())

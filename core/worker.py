@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
-from core.errors import StoreError
+from core.errors import StoreError, TurnLostError
 from core.secrets import traced
 from core.turns import Turn, Turns
 
@@ -13,23 +14,29 @@ log = logging.getLogger(__name__)
 #: Runs one turn to its end.
 Answer = Callable[[Turn], Awaitable[None]]
 
-#: What a reply that is told to close has for its last word.
-CLOSING_SECONDS = 5.0
+#: What a turn that is told to close has for its last word.
+CLOSING_SECONDS = 7.0
 
 #: Seconds between the beginnings of two turns that were claimed together. The first step of 200 turns in the same pass
 #: of the event loop would hold it for 40 ms, and the whole of each one's beginning takes longer than this anyway.
 SPACING = 0.005
 
+#: Seconds between two looks at what has become of the turns that run, should nobody have told.
+WATCH = 1.0
+
+#: Why a turn is ended: its session was started over, somebody had enough, the process ends, another worker has it.
 RESET = "reset"
+STOP = "stop"
 SHUTDOWN = "shutdown"
+LOST = "lost"
 
 
 class Worker:
     """Claims turns and runs them.
 
     Args:
-        answer: runs one turn. Cancelled with `RESET` or `SHUTDOWN` as the message, it says so in the reply
-            and ends the turn before it lets go.
+        answer: runs one turn. Cancelled with `RESET` or `STOP` as the message, it says so in the reply and ends the
+            turn before it lets go; with `SHUTDOWN`, it hands the turn back; with `LOST`, it says nothing.
         limit: how many turns may run at once.
         poll: seconds after which the inbox is looked at without being told to.
         at_rest: called whenever the last turn that ran has ended: the time for what would hold up a turn.
@@ -41,7 +48,7 @@ class Worker:
         answer: Answer,
         *,
         limit: int = 100,
-        poll: float = 5.0,
+        poll: float = 3.0,
         at_rest: Callable[[], object] = lambda: None,
     ) -> None:
         self._turns = turns
@@ -50,43 +57,44 @@ class Worker:
         self._poll = poll
         self._at_rest = at_rest
         self._wake = asyncio.Event()
+        self._runs = asyncio.Event()
         self._stopping = False
+        self._ended = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._recovering: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
         """There may be something to do."""
         self._wake.set()
 
-    def cancel(self, session_id: str, reason: str) -> None:
-        """End the turn that runs in this session, if one does."""
-        if task := self._running.get(session_id):
+    def cancel(self, turn_id: str, reason: str) -> None:
+        """End a turn, if it runs here."""
+        if task := self._running.get(turn_id):
             _cancel(task, reason)
 
-    def take_up(self, left: Sequence[Turn], recover: Answer) -> None:
-        """End the turns that a process which is gone has left; their sessions go on behind them.
-
-        Args:
-            recover: ends one turn.
-        """
-        for turn in left:
-            task = asyncio.create_task(self._end(turn, recover), name=f"recovery of turn {turn.id}")
-            self._recovering.add(task)
-            task.add_done_callback(self._recovering.discard)
-
     async def run(self) -> None:
-        """Work until `stop`."""
-        while not self._stopping:
-            self._wake.clear()
-            try:
-                await self._claim()
-            except StoreError as error:
-                log.error("cannot look for waiting messages; trying again in %s s: %s", self._poll, traced(error))
-            try:
-                await asyncio.wait_for(self._wake.wait(), self._poll)
-            except TimeoutError:
-                continue
+        """Work until `stop` has come to its end."""
+        sides: list[Coroutine[Any, Any, None]] = [
+            self._turns.hear(on_waiting=self.wake, on_cancelled=self.cancel),
+            self._watch(),
+        ]
+        tasks = [asyncio.create_task(side, name="worker's side") for side in sides]
+        try:
+            while not self._stopping:
+                self._wake.clear()
+                try:
+                    await self._claim()
+                except StoreError as error:
+                    log.error("cannot look for waiting messages; trying again in %s s: %s", self._poll, traced(error))
+                try:
+                    await asyncio.wait_for(self._wake.wait(), self._poll)
+                except TimeoutError:
+                    continue
+            await self._ended.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def stop(self, grace: float) -> None:
         """Begin nothing more, and let what runs end.
@@ -97,44 +105,57 @@ class Worker:
         self._stopping = True
         self._wake.set()
         async with self._claiming:  # what is being claimed runs as well
-            running = [*self._running.values(), *self._recovering]
-        if not running:
-            return
-        _, late = await asyncio.wait(running, timeout=grace)
-        for task in late:
-            _cancel(task, SHUTDOWN)
-        if late:
-            await asyncio.wait(late, timeout=CLOSING_SECONDS)
+            running = list(self._running.values())
+        if running:
+            _, late = await asyncio.wait(running, timeout=grace)
+            for task in late:
+                _cancel(task, SHUTDOWN)
+            if late:
+                await asyncio.wait(late, timeout=CLOSING_SECONDS)
+        self._ended.set()
 
     async def _claim(self) -> None:
         async with self._claiming:
             while not self._stopping and (free := self._limit - len(self._running)) > 0:
-                claimed = await self._turns.claim(free)
+                claimed = await self._turns.claim(free, running=list(self._running))
                 for place, turn in enumerate(claimed):
                     task = asyncio.create_task(self._run(turn, place * SPACING), name=f"turn {turn.id}")
-                    self._running[turn.session_id] = task
+                    self._running[turn.id] = task
+                    self._runs.set()
                 if not claimed:
                     return
+
+    async def _watch(self) -> None:
+        """While turns run, see which of them are to be ended, and which are this worker's no more."""
+        while True:
+            await self._runs.wait()
+            watched = dict(self._running)
+            try:
+                known = await self._turns.running()
+            except StoreError as error:
+                log.warning("cannot see what has become of the turns that run: %s", traced(error))
+            else:
+                for turn_id in watched:
+                    if (reason := known.get(turn_id, LOST)) is not None:
+                        self.cancel(turn_id, reason)
+            await asyncio.sleep(WATCH)
 
     async def _run(self, turn: Turn, after: float) -> None:
         try:
             await _sleep(after)
-            await self._end(turn, self._answer)
-        finally:
-            del self._running[turn.session_id]
-            self._wake.set()
-            if not self._running:
-                self._at_rest()
-
-    async def _end(self, turn: Turn, work: Answer) -> None:
-        try:
-            await work(turn)
+            await self._answer(turn)
         except asyncio.CancelledError:
             log.info("turn %s was cancelled", turn.id)
+        except TurnLostError:
+            log.warning("turn %s is another worker's", turn.id)
         except Exception as error:
             log.error("turn %s failed: %s", turn.id, traced(error))
         finally:
+            del self._running[turn.id]
             self._wake.set()  # its session is free
+            if not self._running:
+                self._runs.clear()
+                self._at_rest()
 
 
 async def _sleep(seconds: float) -> None:

@@ -127,7 +127,7 @@ class DiscordChannel:
         """Take in a message. Discord says it once: so what the database does not take is kept when it does."""
         guild = guild_of(message)
         if self._stopping.is_set() or not self._serves(guild) or not is_spoken(message):
-            return
+            return None
         with self._in_hearing():
             if guild is not None and isinstance(message.channel, discord.PartialMessageable):
                 try:
@@ -136,7 +136,7 @@ class DiscordChannel:
                     log.error("it cannot be seen where a message was said: %s", error)
                     return self._gaps.open(sent_at(message.id))
             if (call := self._call_in(message)) is None:
-                return
+                return None
             try:
                 await self._intake.take(call)
             except StoreError as error:

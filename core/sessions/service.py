@@ -210,7 +210,7 @@ class SessionService(BaseSessionService):
 
 
 async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> int:
-    """Make sure that a session is there.
+    """Make sure that a session is there, and keep it from all others until the end of the transaction.
 
     Returns:
         Its generation.
@@ -219,7 +219,8 @@ async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str,
         StoreError: the id is another app's or user's.
         IntegrityError: another transaction has just done the same; try again.
     """
-    row = await _life_of(connection, session_id)
+    query = sa.select(sessions).where(sessions.c.id == session_id).with_for_update()
+    row = (await connection.execute(query)).one_or_none()
     if row is None:
         row = await _begin_life(connection, app=app, user_id=user_id, session_id=session_id)
     if (row.app, row.user_id) != (app, user_id):

@@ -1,6 +1,8 @@
 """The database: one engine, read and written in two ways."""
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
@@ -25,16 +27,29 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        self.engine = create_async_engine(url)
+        self.engine = create_async_engine(url, json_deserializer=_read_json)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._readers = self.engine.execution_options(reading=True)
         self._writing = asyncio.Lock() if self.is_sqlite else nullcontext()
         if self.is_sqlite:
-            if self.engine.url.database not in (None, "", ":memory:"):
+            if self.file is not None:
                 with _store_errors():
-                    Path(str(self.engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
+                    self.file.parent.mkdir(parents=True, exist_ok=True)
             sa.event.listen(self.engine.sync_engine, "connect", _prepare_sqlite)
             sa.event.listen(self.engine.sync_engine, "begin", _begin_immediate)
+
+    @property
+    def file(self) -> Path | None:
+        """Where SQLite keeps it; None of what is in memory, or on a server."""
+        name = self.engine.url.database
+        return Path(name) if self.is_sqlite and name and name != ":memory:" else None
+
+    @property
+    def now(self) -> sa.ColumnElement[float]:
+        """Seconds since 1970, by the database's clock: the same for all processes that use it."""
+        if self.is_sqlite:
+            return sa.literal(time.time(), sa.Double)
+        return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
@@ -49,6 +64,11 @@ class Database:
         with _store_errors():
             async with self._writing, self.engine.begin() as connection:
                 yield connection
+
+    async def ping(self) -> None:
+        """Raises StoreError, if the database does not answer."""
+        async with self.read() as connection:
+            await connection.execute(sa.text("SELECT 1"))
 
     async def aclose(self) -> None:
         await self.engine.dispose()
@@ -69,6 +89,14 @@ def _kind(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return str(getattr(error, "sqlite_errorname", type(error).__name__))
+
+
+def _read_json(text: str) -> Any:
+    """What a column of JSON holds; nothing, if it is damaged: one row must not keep the others from being read."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

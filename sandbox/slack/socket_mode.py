@@ -278,7 +278,7 @@ class SocketMode:
         for socket in self._sockets:
             socket.frozen = True
             if socket.request.transport is not None:
-                socket.request.transport.pause_reading()  # type: ignore[attr-defined] # of a stream, it can
+                socket.request.transport.pause_reading()
         self._journal.tick()
 
     def give_up(self) -> None:

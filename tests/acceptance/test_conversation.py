@@ -96,14 +96,22 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_is_shown_as_its_steps_and_
     assert len(talk.replies()) == 1
 
 
-async def test_messages_of_a_session_are_answered_one_at_a_time_and_in_order(bot: Bot, platform: Platform) -> None:
-    bot.answer = lambda asked: Say(f"Re: {asked.text.rpartition(' ')[2]}", pieces=4, pace=0.1)
+async def test_what_is_said_while_an_answer_runs_waits_for_it_and_is_answered_together(
+    bot: Bot, platform: Platform
+) -> None:
+    def script(asked: Asked) -> Turn:
+        said = [line.rpartition(" ")[2] for line in asked.text.splitlines() if line]
+        return Say(f"Re: {', '.join(said)}", pieces=4, pace=0.1)
+
+    bot.answer = script
     talk = platform.talk()
-    for text in ("one", "two", "three"):
+    await talk.say("one")
+    await platform.wait_for(talk.replies)
+    for text in ("two", "three"):
         await talk.say(text)
-    await platform.wait_for(talk.receipts)
-    await bot.reply(platform, talk, lambda text: text == "Re: three")
-    assert [reply.text for reply in talk.replies()] == ["Re: one", "Re: two", "Re: three"]
+    await platform.wait_for(lambda: talk.receipts() == 2)
+    await bot.reply(platform, talk, lambda text: text == "Re: two, three")
+    assert [reply.text for reply in talk.replies()] == ["Re: one", "Re: two, three"]
     await platform.wait_for(lambda: not talk.receipts())
 
 

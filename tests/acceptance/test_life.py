@@ -52,7 +52,7 @@ async def test_a_stop_in_mid_answer_lets_it_finish(start: Start) -> None:
         assert [reply.text for reply in talk.replies()] == ["It takes a moment to say all of this."]
 
 
-async def test_a_stop_that_cannot_wait_closes_the_answer_with_a_word(start: Start) -> None:
+async def test_a_stop_that_cannot_wait_says_so_and_the_next_process_goes_on(start: Start) -> None:
     bot = await start(STOP_SECONDS="1")
     bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
     here = talks(bot)
@@ -64,7 +64,15 @@ async def test_a_stop_that_cannot_wait_closes_the_answer_with_a_word(start: Star
     await bot.everywhere(scenario)
     assert await bot.program.end(signal.SIGINT) == 0
     for talk in here.values():
-        assert [reply.text for reply in talk.replies()] == [f"A beginning\n\n{words.INTERRUPTED}"]
+        assert [reply.text for reply in talk.replies()] == [f"A beginning\n\n{words.RESTARTING}"]
+
+    async def after(platform: Platform) -> None:
+        await bot.reply(platform, here[platform], lambda text: text == "All of it.")
+        assert len(here[platform].replies()) == 1
+
+    bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
+    await bot.start()
+    await bot.everywhere(after)
 
 
 async def test_a_tool_that_never_returns_holds_up_neither_the_others_nor_the_end(start: Start, tmp_path: Path) -> None:
@@ -89,7 +97,7 @@ handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
     await bot.everywhere(scenario)
     assert await bot.program.end(signal.SIGTERM, within=15) == 0
     for talk in here.values():
-        assert [reply.text for reply in talk.replies()] == [words.INTERRUPTED]
+        assert [reply.text for reply in talk.replies()] == [words.RESTARTING]
 
 
 async def test_a_second_ctrl_c_ends_the_program_at_once(start: Start) -> None:
@@ -110,34 +118,36 @@ async def test_a_second_ctrl_c_ends_the_program_at_once(start: Start) -> None:
 
 async def test_what_a_killed_process_left_is_answered_by_the_next_one(start: Start) -> None:
     bot = await start()
-    bot.answer = lambda asked: [Say("Beginning"), Pause(60.0)] if "first" in asked.text else "The second answer."
+    bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
     here = talks(bot)
 
     async def before(platform: Platform) -> None:
         await here[platform].say("first")
         await bot.reply(platform, here[platform], lambda text: text.startswith("Beginning"))
-        await here[platform].say("second")
-        await platform.wait_for(here[platform].receipts)
+        for text in ("second", "third"):
+            await here[platform].say(text)
+        await platform.wait_for(lambda: here[platform].receipts() == 2)
 
     async def after(platform: Platform) -> None:
-        await bot.reply(platform, here[platform], lambda text: text == "The second answer.")
+        talk = here[platform]
+        await platform.wait_for(lambda: [r.text for r in talk.replies()] == ["The first.", "Second and third."])
 
     await bot.everywhere(before)
     await bot.program.end(signal.SIGKILL)
     await bot.disconnected()
+    bot.answer = first_and_others
     await bot.start()
     await bot.everywhere(after)
-    for talk in here.values():
-        assert [reply.text for reply in talk.replies()] == [words.INTERRUPTED, "The second answer."]
 
-    async def tried_again(platform: Platform) -> None:
-        talk = here[platform]
-        await talk.press(words.RETRY)
-        await platform.wait_for(lambda: talk.replies()[0].text == "The first answer, late.")
-        assert [reply.text for reply in talk.replies()] == ["The first answer, late.", "The second answer."]
 
-    bot.answer = lambda asked: "The first answer, late." if asked.text.endswith("first") else f"What? {asked.text}"
-    await bot.everywhere(tried_again)
+def first_and_others(asked: Asked) -> Turn:
+    """What waited comes together; what was cut off is not there twice."""
+    said = [text for role, text in asked.messages if role == "user"]
+    if len(said) == 1 and "first" in said[0]:
+        return "The first."
+    if len(said) == 2 and said[1].index("second") < said[1].index("third"):
+        return "Second and third."
+    return f"What? {said}"
 
 
 @pytest.mark.parametrize(

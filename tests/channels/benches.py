@@ -155,13 +155,12 @@ async def sandbox_of(platform: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def talking(sandbox: Any, folder: Path, *script: Any, most_messages: int = 5, **more: Any) -> AsyncIterator[Talk]:
+async def talking(sandbox: Any, folder: Path, *script: Any, **more: Any) -> AsyncIterator[Talk]:
     """A bot in a sandbox, and a conversation with it; calls that fail are soon made again."""
     is_slack = isinstance(sandbox, SlackSandbox)
     running: Any = slack_tests.running if is_slack else discord_tests.running
     async with running(sandbox, folder, *script, **more) as bot:
         quick(bot)
-        bot.answerer._most_messages = most_messages
         yield SlackTalk(bot, "general") if is_slack else DiscordTalk(bot, sandbox.channels["general"])
 
 

@@ -10,6 +10,7 @@ import pytest
 from channels import words
 from core.errors import StoreError
 from core.turns import Turns
+from core.worker import STOP
 from sandbox.models import Cut, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
@@ -31,7 +32,7 @@ async def ask(bot: Bot, text: str = "hello") -> Any:
 async def outcome(bot: Bot) -> Any:
     (row,) = await bot.settled(1)
     (message,) = await bot.inbox_rows()
-    assert message.outcome == row.state
+    assert message.turn == row.id
     return row
 
 
@@ -158,15 +159,17 @@ async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: Slac
         await bot.shows(question, lambda texts: texts[-1] == "anew")
 
 
-async def test_a_stop_in_the_middle_leaves_a_word(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_stop_in_the_middle_leaves_a_word_and_the_turn_to_the_next_process(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
     async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
         question = await ask(bot)
         await bot.shows(question, lambda texts: "Once" in texts)
         await bot.channel.stop()
         await bot.worker.stop(0.5)
-        row = await outcome(bot)
-        assert bot.texts(question)[1:] == [f"Once\n\n{words.INTERRUPTED}"]
-        assert (row.state, row.error) == ("failed", "the process was stopped")
+        (row,) = await bot.turn_rows()
+        assert bot.texts(question)[1:] == [f"Once\n\n{words.RESTARTING}"]
+        assert (row.state, row.owner, row.attempt) == ("queued", None, 0)
 
 
 async def test_a_stop_lets_an_answer_end_that_is_in_time(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -198,12 +201,12 @@ async def test_a_database_that_fails_in_passing_costs_nothing(
 ) -> None:
     execute, failures = Turns._execute, 0
 
-    async def failing(self: Turns, statements: Any) -> None:
+    async def failing(self: Turns, *of: Any) -> None:
         nonlocal failures
         failures += 1
         if failures % 2:
             raise StoreError("out of reach")
-        await execute(self, statements)
+        await execute(self, *of)
 
     monkeypatch.setattr(Turns, "_execute", failing)
     async with running(slack, tmp_path, "the answer") as bot:
@@ -212,7 +215,7 @@ async def test_a_database_that_fails_in_passing_costs_nothing(
         assert bot.texts(question)[1:] == ["the answer"]
 
 
-async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_by_the_next_start(
+async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = Turns.end
@@ -227,37 +230,63 @@ async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_by_the_next_sta
         await asyncio.wait(list(bot.worker._running.values()))
         monkeypatch.setattr(Turns, "end", end)
         await slack.say("ada", question.channel, "again", thread_ts=question.ts)
-        (left,) = await bot.turns.left_over()
-        await bot.answerer.recover(left)
-        bot.worker.wake()
         await bot.shows(question, lambda texts: texts == ["hello", "the answer", "again", "another"])
 
 
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "posted, but not recorded"])
 @pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "not answered"])
-async def test_a_turn_that_was_left_over_ends_in_the_message_that_stands(
+async def test_a_turn_whose_process_died_goes_on_in_the_message_that_stands(
     slack: SlackSandbox, tmp_path: Path, is_answered: bool, is_recorded: bool
+) -> None:
+    async with running(slack, tmp_path, [Say("Half an ans"), Pause(60)], "The model says it anew.") as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: "Half an ans" in texts)
+        changed: dict[str, Any] = {} if is_recorded else {"chunks": []}
+        if is_answered:
+            changed |= {"state": "answered", "text": "Half an answer is none."}
+        await bot.restarted(**changed)
+        row = await outcome(bot)
+        last = "Half an answer is none." if is_answered else "The model says it anew."
+        assert bot.texts(question)[1:] == [last]
+        assert (row.state, row.attempt) == ("done", 2)
+        if not is_answered:
+            said = [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
+            assert len(said) == 1
+
+
+async def test_a_turn_that_outlives_no_process_ends_in_one_apology_that_can_be_tried_again(
+    slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with running(slack, tmp_path, [Say("Half an ans"), Pause(60)]) as bot:
         question = await ask(bot)
         await bot.shows(question, lambda texts: "Half an ans" in texts)
-        (task,) = bot.worker._running.values()
-        bot.turns.end = bot.turns.answered = lost  # type: ignore[method-assign]  # as if it had died
-        task.cancel()
-        await asyncio.wait([task])
-        turns = Turns(bot.database)
-        bot.answerer._turns = turns
-        (left,) = await turns.left_over()
-        if is_answered:
-            await turns.answered(left.id, "Half an answer is none.", {})
-        if not is_recorded:
-            await turns.shown(left.id, [])
-        (left,) = await turns.left_over()
-        await bot.answerer.recover(left)
+        await bot.restarted(attempt=3)
         row = await outcome(bot)
-        assert bot.texts(question)[1:] == ["Half an answer is none." if is_answered else words.INTERRUPTED]
-        assert row.state == ("done" if is_answered else "failed")
-        assert await turns.left_over() == []
+        assert bot.texts(question)[1:] == [words.apology(words.TRIED, row.id)]
+        assert (row.state, row.attempt) == ("failed", 4)
+
+
+async def test_a_session_that_was_reset_while_no_process_ran_says_so(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Say("Half an ans"), Pause(60)]) as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: "Half an ans" in texts)
+        await bot.restarted(cancel="reset")
+        assert (await outcome(bot)).state == "cancelled"
+        assert bot.texts(question)[1:] == [words.RESET_STOPPED]
+
+
+async def test_a_stop_from_elsewhere_ends_the_answer_with_a_word(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)], "And now?") as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: "Once" in texts)
+        (message,) = await bot.inbox_rows()
+        async with bot.database.write() as connection:
+            await bot.turns.cancel(connection, message.session, STOP)
+        row = await outcome(bot)
+        assert (row.state, row.error) == ("cancelled", STOP)
+        assert bot.texts(question)[1:] == [f"Once\n\n{words.STOPPED}"]
+        await slack.say("ada", question.channel, "go on", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: texts[-1] == "And now?")
 
 
 async def lost(*_: Any, **__: Any) -> None:
@@ -271,5 +300,5 @@ async def test_a_left_over_turn_of_a_channel_that_is_not_set_up_any_more_is_ende
         await bot.worker.stop(1)
         await bot.inbox.accept(replace(inbound(), channel="gone"))
         (turn,) = await bot.turns.claim(1)
-        await bot.answerer.recover(turn)
+        await bot.answerer.answer(turn)
         assert (await outcome(bot)).error == "SurfaceError: the channel gone is not set up"

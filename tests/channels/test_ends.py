@@ -115,20 +115,19 @@ async def test_a_file_is_there_once_when_a_process_dies_around_its_showing(
 ) -> None:
     async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
         with monkeypatch.context() as death:
-            death.setattr(Turns, "end", lost)
+            death.setattr(Turns, "end", dies(talk))
             if not is_shown:
-                death.setattr(SlackSurface, "_share", lost)
-                death.setattr(DiscordApi, "attach", lost)
+                death.setattr(SlackSurface, "_share", dies(talk))
+                death.setattr(DiscordApi, "attach", dies(talk))
             await talk.say("long")
             await shows(talk, lambda found: any(words.IN_FILE in text for text in found))
             await talk.bot.worker.stop(5)
         assert len(talk.files()) == is_shown
-        (left,) = await talk.bot.turns.left_over()
-        await talk.bot.answerer.recover(left)
+    async with talking(sandbox, tmp_path, "never said", most_messages=2) as talk:
+        assert (await ended(talk))[0].state == "done"
         assert talk.files() == [("answer.md", LONG.encode())]
         assert len(texts(talk)) == 2
         assert texts(talk)[-1].endswith(words.IN_FILE)
-        assert (await ended(talk))[0].state == "done"
 
 
 async def test_a_file_that_was_never_sent_whole_is_sent_anew(
@@ -136,22 +135,32 @@ async def test_a_file_that_was_never_sent_whole_is_sent_anew(
 ) -> None:
     async with talking(sandbox, tmp_path, LONG, most_messages=2) as talk:
         with monkeypatch.context() as death:
-            death.setattr(Turns, "end", lost)
+            death.setattr(Turns, "end", dies(talk))
             await talk.say("long")
             await shows(talk, lambda found: any(words.IN_FILE in text for text in found))
             await talk.bot.worker.stop(5)
-        (left,) = await talk.bot.turns.left_over()
+        (left,) = await talk.bot.turn_rows()
         chunks = [*left.chunks[:2], "file:F0NOTHING00" if sandbox.api_url.endswith("/api/") else left.chunks[2]]
         for message in [m for m in sandbox.messages("general") if getattr(m, "files", ())]:
             message.deleted = True
-        await talk.bot.turns.shown(left.id, chunks)
-        (left,) = await talk.bot.turns.left_over()
-        await talk.bot.answerer.recover(left)
+        await talk.bot.restarted(chunks=chunks)
+    async with talking(sandbox, tmp_path, "never said", most_messages=2) as talk:
+        await ended(talk)
         assert talk.files() == [("answer.md", LONG.encode())]
 
 
+def dies(talk: Talk) -> Any:
+    """The process ends where this is called."""
+
+    async def death(*_: Any, **__: Any) -> None:
+        talk.bot.worker._stopping = True
+        raise StoreError("the process died here")
+
+    return death
+
+
 async def lost(*_: Any, **__: Any) -> None:
-    raise StoreError("the process died here")
+    raise StoreError("out of reach")
 
 
 async def test_what_failed_after_a_long_text_says_so_below_its_beginning(sandbox: Any, tmp_path: Path) -> None:
@@ -280,15 +289,14 @@ async def test_a_reset_ends_a_retry_without_another_button(sandbox: Any, tmp_pat
         assert retries(talk) == [False]
 
 
-async def test_a_stop_and_a_time_limit_can_be_tried_again(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_stop_hands_the_answer_over_and_a_time_limit_can_be_tried_again(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Say("Once"), Pause(60)]) as talk:
         await talk.say("hi")
         await shows(talk, lambda found: found == ["Once"])
         await talk.bot.worker.stop(0.1)
-        await says(talk, f"Once\n\n{words.INTERRUPTED}")
-        assert retries(talk) == [True]
+        await says(talk, f"Once\n\n{words.RESTARTING}")
+        assert retries(talk) == [False]
     async with talking(sandbox, tmp_path, fails_once(failure=[Stall()]), time_limit=0.5) as talk:
-        await talk.press(words.RETRY)
         await shows(talk, lambda found: words.TOO_LONG in found[-1])
         await talk.sandbox.wait_for(lambda: retries(talk) == [True])
         await talk.press(words.RETRY)
@@ -309,38 +317,25 @@ async def test_a_database_that_fails_is_said_to_the_one_who_pressed(
         await says(talk, "It is 42.")
 
 
-async def test_a_retry_that_a_dead_process_left_is_closed_where_it_stands(sandbox: Any, tmp_path: Path) -> None:
-    async with talking(sandbox, tmp_path, fails_once([Say("Once"), Pause(60)])) as talk:
+async def test_a_retry_that_a_dead_process_left_is_answered_where_it_stands(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, FAILURE, [Say("Once"), Pause(60)], "It is 42.") as talk:
         await failed(talk)
         await ended(talk)
         await talk.press(words.RETRY)
         await shows(talk, lambda found: found == ["Once"])
-        (task,) = talk.bot.worker._running.values()
-        talk.bot.turns.end = lost
-        task.cancel()
-        await asyncio.wait([task])
-        turns = talk.bot.answerer._turns = Turns(talk.bot.database)
-        (left,) = await turns.left_over()
-        await talk.bot.answerer.recover(left)
-        assert texts(talk) == [words.INTERRUPTED]
-        assert retries(talk) == [True]
+        await talk.bot.restarted()
+        await says(talk, "It is 42.")
 
 
 async def test_an_apology_that_was_found_again_after_a_crash_is_tried_again_in_place(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with talking(sandbox, tmp_path, fails_once(failure=[Say("Once"), Pause(60)])) as talk:
-        with monkeypatch.context() as death:
-            death.setattr(Turns, "end", lost)
-            death.setattr(Turns, "shown", lost)
-            await talk.say("hi")
-            await talk.sandbox.wait_for(talk.replies)
-            await talk.bot.worker.stop(0.1)
-        assert [row.chunks for row in await talk.bot.turn_rows()] == [[]]
-    async with talking(sandbox, tmp_path, "It is 42.") as talk:
-        for left in await talk.bot.turns.left_over():
-            await talk.bot.answerer.recover(left)
-        await says(talk, words.INTERRUPTED)
+        await talk.say("hi")
+        await shows(talk, lambda found: found == ["Once"])
+        await talk.bot.restarted(chunks=[], attempt=3)
+        await shows(talk, lambda found: words.TRIED in found[-1])
+        await ended(talk)
         await talk.press(words.RETRY)
         await says(talk, "It is 42.")
         assert retries(talk) == [False]

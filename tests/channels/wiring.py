@@ -13,7 +13,9 @@ from channels.answer import Answerer
 from channels.channel import Channel
 from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app
+from core.errors import StoreError
 from core.inbox import Inbox
+from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
 from core.places import Places
@@ -47,7 +49,7 @@ class Core:
 
 
 @asynccontextmanager
-async def core_of(tmp_path: Path, *script: Any, time_limit: float) -> AsyncIterator[Core]:
+async def core_of(tmp_path: Path, *script: Any, time_limit: float, most_messages: int) -> AsyncIterator[Core]:
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
         database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
@@ -60,11 +62,18 @@ async def core_of(tmp_path: Path, *script: Any, time_limit: float) -> AsyncItera
         app = make_app(AgentConfig(name="parley"), model=ModelAdapter(model=name, provider=provider), tools=[])
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
-        turns, channels = Turns(database, pauses=(0.01, 0.01)), dict[str, Channel]()
-        answerer = Answerer(runtime, turns, channels, time_limit=time_limit)
+        turns, channels = await successor(database), dict[str, Channel]()
+        answerer = Answerer(runtime, turns, channels, time_limit=time_limit, most_messages=most_messages)
         worker = Worker(turns, answerer.answer)
-        inbox = Inbox(database, sessions, worker, app=app.name)
+        inbox = Inbox(database, sessions, turns, worker, app=app.name)
         yield Core(model, database, turns, inbox, Places(database), answerer, worker, channels)
+
+
+async def successor(database: Database) -> Turns:
+    """The turns as a process sees them that has just begun: all that were before it are gone."""
+    lease = Lease(database)
+    await lease.take()
+    return Turns(database, lease, pauses=(0.01, 0.01))
 
 
 class Wired:
@@ -93,6 +102,24 @@ class Wired:
                     return rows
                 await asyncio.sleep(0.01)
 
+    async def restarted(self, **changed: Any) -> None:
+        """What runs dies, and another process goes on.
+
+        Args:
+            changed: how the one turn stands then, instead of as it does.
+        """
+        async with self.worker._claiming:
+            self.turns._pauses, self.turns._execute = (), _torn  # type: ignore[method-assign]
+            if running := list(self.worker._running.values()):
+                for task in running:
+                    task.cancel()
+                await asyncio.wait(running)
+            if changed:
+                async with self.database.write() as connection:
+                    await connection.execute(sa.update(turns_table).values(**changed))
+            self.turns = self.answerer._turns = self.worker._turns = await successor(self.database)
+        self.worker.wake()
+
     async def inbox_rows(self) -> list[Any]:
         async with self.database.read() as connection:
             return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
@@ -103,3 +130,7 @@ async def until(predicate: Callable[[], Any], *, seconds: float = 10) -> None:
     async with asyncio.timeout(seconds):
         while not predicate():  # noqa: ASYNC110 (it holds without a word)
             await asyncio.sleep(0.005)
+
+
+async def _torn(*_: Any, **__: Any) -> None:
+    raise StoreError("the process is gone")

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import StoreError
 from core.inbox import Inbox
+from core.lease import Lease
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -59,8 +60,15 @@ async def database(database_url: str) -> AsyncIterator[Faulty]:
 
 
 @pytest.fixture
-def turns(database: Faulty) -> Turns:
-    return Turns(database, pauses=(0.001, 0.001))
+async def turns(database: Faulty) -> Turns:
+    return await worker_on(database)
+
+
+async def worker_on(database: Faulty, *, seconds: float = 30) -> Turns:
+    """The turns as a worker sees them that has just begun."""
+    lease = Lease(database, seconds=seconds)
+    await lease.take()
+    return Turns(database, lease, pauses=(0.001, 0.001))
 
 
 async def never(turn: Turn) -> None:
@@ -69,4 +77,4 @@ async def never(turn: Turn) -> None:
 
 @pytest.fixture
 def inbox(database: Faulty, turns: Turns, tmp_path: Path) -> Inbox:
-    return Inbox(database, SessionService(database, TokenCounter(tmp_path)), Worker(turns, never), app="app")
+    return Inbox(database, SessionService(database, TokenCounter(tmp_path)), turns, Worker(turns, never), app="app")

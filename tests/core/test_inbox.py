@@ -69,9 +69,9 @@ async def test_what_comes_while_a_turn_runs_waits(inbox: Inbox, turns: Turns) ->
     assert await inbox.accept(inbound()) is Accepted.NEXT
     (turn,) = await turns.claim(10)
     assert await inbox.accept(inbound()) is Accepted.WAITS
-    await turns.end(turn.id, "done")
+    await turns.end(turn, "done")
     (turn,) = await turns.claim(10)
-    await turns.answered(turn.id, "text", {})
+    await turns.answered(turn, "text", {})
     assert await inbox.accept(inbound()) is Accepted.WAITS
     assert await inbox.accept(inbound(session="place:2")) is Accepted.NEXT
 
@@ -108,15 +108,15 @@ async def test_a_reset_that_comes_twice_resets_once(inbox: Inbox) -> None:
 async def test_a_reset_forgets_what_was_said(inbox: Inbox, turns: Turns, database: Database) -> None:
     await inbox.accept(inbound("a secret"))
     (done,) = await turns.claim(10)
-    await turns.answered(done.id, "the secret answer", {})
-    await turns.end(done.id, "done")
+    await turns.answered(done, "the secret answer", {})
+    await turns.end(done, "done")
     await inbox.accept(inbound("a secret"))
     (running,) = await turns.claim(10)
-    await turns.answered(running.id, "the secret answer", {})
+    await turns.answered(running, "the secret answer", {})
     await inbox.accept(inbound("a secret"))
     await inbox.reset(inbound("reset"))
-    await turns.answered(running.id, "the secret answer", {})  # it had not heard of the reset yet
-    await turns.end(running.id, "failed", error="the reply cannot be shown")
+    await turns.answered(running, "the secret answer", {})  # it had not heard of the reset yet
+    await turns.end(running, "failed", error="the reply cannot be shown")
     kept = str(await rows(database)) + str(await rows(database, turns_table))
     assert "a secret" not in kept
     assert "secret answer" not in kept
@@ -127,8 +127,8 @@ async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: Inb
     (first,) = await turns.claim(10)
     await inbox.reset(inbound("reset"))
     await inbox.accept(inbound("anew"))
-    assert await turns.claim(10) == []  # the old turn has yet to say that it ended
-    await turns.end(first.id, "cancelled")
+    assert await turns.claim(10, running=[first.id]) == []  # the old turn has yet to say that it ended
+    await turns.end(first, "cancelled")
     (second,) = await turns.claim(10)
     assert (second.inbound.text, second.generation) == ("anew", first.generation + 1)
 
@@ -143,8 +143,8 @@ async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: Inbox, t
 async def failed_turn(inbox: Inbox, turns: Turns, **more: Any) -> Turn:
     await inbox.accept(inbound(**more))
     (turn,) = await turns.claim(1)
-    await turns.shown(turn.id, ["m1", "m2"])
-    await turns.end(turn.id, "failed", error="why")
+    await turns.shown(turn, ["m1", "m2"])
+    await turns.end(turn, "failed", error="why")
     return turn
 
 
@@ -155,7 +155,7 @@ async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: Inb
     (again,) = await turns.claim(1)
     assert (again.kind, again.origin, again.chunks) == ("retry", failed.id, ("m1", "m2"))
     assert (again.inbound.text, again.inbound.address) == (failed.inbound.text, failed.inbound.address)
-    await turns.end(again.id, "failed")
+    await turns.end(again, "failed")
     await retried(inbox, again)
     (third,) = await turns.claim(1)
     assert third.origin == failed.id
@@ -173,7 +173,7 @@ async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: Inbox, turn
     assert sorted(accepted.name for accepted, _ in tried) == ["KNOWN"] * 7 + ["NEXT"]
     (again,) = await turns.claim(10)
     assert (await retried(inbox, failed))[0] is Accepted.KNOWN
-    await turns.end(again.id, "done")
+    await turns.end(again, "done")
     assert await inbox.retry(failed.id, author="ada") is Refused.OVER
 
 
@@ -184,7 +184,7 @@ async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbo
     assert (await retried(inbox, failed))[0] is Accepted.WAITS
     (next_one,) = await turns.claim(10)
     assert next_one.inbound == second
-    await turns.end(next_one.id, "done")
+    await turns.end(next_one, "done")
     (last,) = await turns.claim(10)
     assert last.kind == "retry"
 
@@ -199,7 +199,7 @@ async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: Inbox
     failed = await failed_turn(inbox, turns)
     await inbox.accept(inbound(session="place:2"))
     (done,) = await turns.claim(1)
-    await turns.end(done.id, "done")
+    await turns.end(done, "done")
     await inbox.reset(inbound("reset"))
     for turn_id in (failed.id, done.id, "nothing"):
         assert await inbox.retry(turn_id, author="ada") is Refused.OVER

@@ -1,4 +1,6 @@
 import asyncio
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,13 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
 
-from core.errors import StoreError
-from core.inbox import Inbox
+from core.errors import StoreError, TurnLostError
+from core.inbound import Inbound
+from core.inbox import Inbox, Refused
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.turns import Turns
-from tests.core.conftest import Faulty
+from core.turns import MESSAGES, Turn, Turns
+from tests.core.conftest import Faulty, worker_on
 from tests.inbounds import inbound
 
 
@@ -22,28 +25,46 @@ async def column(database: Database, chosen: sa.Column[Any]) -> list[Any]:
         return list((await connection.execute(sa.select(chosen))).scalars())
 
 
-async def test_the_messages_of_a_session_are_taken_one_at_a_time_as_they_were_sent(inbox: Inbox, turns: Turns) -> None:
+async def test_the_messages_of_a_session_are_taken_as_they_were_sent_and_while_none_is_under_way(
+    inbox: Inbox, turns: Turns
+) -> None:
     first, second, third = inbound(), inbound(), inbound()
-    for message in (third, first, second):
-        await inbox.accept(message)
-    for expected in (first, second, third):
-        (turn,) = await turns.claim(10)
-        assert turn.inbound == expected
-        assert await turns.claim(10) == []
-        await turns.end(turn.id, "done")
+    await inbox.accept(second)
+    await inbox.accept(first)
+    (turn,) = await turns.claim(10)
+    await inbox.accept(third)
+    assert await turns.claim(10, running=[turn.id]) == []
+    await turns.end(turn, "done")
+    (last,) = await turns.claim(10)
+    assert turn.messages + last.messages == (first, second, third)
 
 
 async def test_no_more_turns_begin_than_asked_for(inbox: Inbox, turns: Turns) -> None:
     for number in range(5):
         await inbox.accept(inbound(session=f"place:{number}"))
-    assert [len(await turns.claim(2)) for _ in range(4)] == [2, 2, 1, 0]
+    sizes, running = [], list[str]()
+    for _ in range(4):
+        claimed = await turns.claim(2, running=running)
+        running += [turn.id for turn in claimed]
+        sizes.append(len(claimed))
+    assert sizes == [2, 2, 1, 0]
 
 
-async def test_many_claims_at_once_begin_each_turn_once(inbox: Inbox, turns: Turns) -> None:
-    for number in range(12):
-        await inbox.accept(inbound(session=f"place:{number % 4}"))
-    claimed = [turn for turns in await asyncio.gather(*(turns.claim(3) for _ in range(8))) for turn in turns]
-    assert sorted(turn.session_id for turn in claimed) == [f"place:{number}" for number in range(4)]
+async def test_many_workers_that_claim_at_once_begin_each_turn_once(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    for number in range(24):
+        await inbox.accept(inbound(session=f"place:{number % 8}"))
+    workers = [turns] if database.is_sqlite else [await worker_on(database) for _ in range(4)]
+
+    async def claimed(worker: Turns) -> list[Turn]:
+        mine = list[Turn]()
+        for _ in range(8):
+            mine += await worker.claim(1, running=[turn.id for turn in mine])
+        return mine
+
+    taken = [turn.session_id for of in await asyncio.gather(*map(claimed, workers)) for turn in of]
+    assert sorted(taken) == [f"place:{number}" for number in range(8)]
 
 
 async def test_the_database_itself_refuses_a_second_turn_of_a_session(
@@ -51,56 +72,200 @@ async def test_the_database_itself_refuses_a_second_turn_of_a_session(
 ) -> None:
     await inbox.accept(inbound())
     await turns.claim(1)
-    row = {"id": "other", "session": "place:1", "generation": 1, "origin": "other", "state": "running"}
+    row: dict[str, Any] = {"id": "other", "session": "place:1", "generation": 1, "origin": "other", "state": "running"}
     row |= {"chunks": [], "created_at": 0.0}
     with pytest.raises(IntegrityError):
         async with database.write() as connection:
             await connection.execute(sa.insert(turns_table).values(**row))
 
 
-async def test_a_turn_that_was_left_over_is_found_as_it_was(inbox: Inbox, turns: Turns) -> None:
+async def test_a_turn_that_was_left_over_is_taken_up_as_it_was(inbox: Inbox, turns: Turns, database: Faulty) -> None:
     for number in range(3):
         await inbox.accept(inbound(session=f"place:{number}"))
     running, answered, done = await turns.claim(10)
-    await turns.shown(running.id, ["m1", "m2"])
-    await turns.answered(answered.id, "the answer", {"input": 1})
-    await turns.end(done.id, "done")
-    one, other = await turns.left_over()
-    assert (one.id, one.chunks, one.text, one.inbound) == (running.id, ("m1", "m2"), None, running.inbound)
-    assert (other.id, other.chunks, other.text) == (answered.id, (), "the answer")
+    await turns.shown(running, ["m1", "m2"])
+    await turns.answered(answered, "the answer", {"input": 1})
+    await turns.end(done, "done")
+    one, other = await (await successor(database, turns)).claim(10)
+    assert one == replace(running, chunks=("m1", "m2"), attempt=2, is_resumed=True)
+    assert other == replace(answered, text="the answer", attempt=2, is_resumed=True)
+
+
+async def successor(database: Faulty, turns: Turns) -> Turns:
+    """Another worker, when the one of `turns` is gone."""
+    await turns._lease.give_up()
+    return await worker_on(database)
+
+
+async def test_what_waited_together_is_answered_together_and_by_every_attempt(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    said = [inbound(f"part {number}") for number in range(3)]
+    for message in said:
+        await inbox.accept(message)
+    (turn,) = await turns.claim(10)
+    assert (turn.messages, turn.inbound) == (tuple(said), said[-1])
+    later = inbound("part 4")
+    await inbox.accept(later)
+    new = await successor(database, turns)
+    (again,) = await new.claim(10)
+    assert again.messages == turn.messages
+    await new.end(again, "done")
+    (last,) = await new.claim(10)
+    assert last.messages == (later,)
+
+
+async def test_one_turn_answers_so_many_messages_and_no_more(inbox: Inbox, turns: Turns) -> None:
+    said = [inbound() for _ in range(MESSAGES + 1)]
+    for message in said:
+        await inbox.accept(message)
+    (turn,) = await turns.claim(10)
+    await turns.end(turn, "done")
+    (rest,) = await turns.claim(10)
+    assert turn.messages + rest.messages == tuple(said)
+    assert rest.messages == (said[-1],)
+
+
+async def test_a_retry_is_a_turn_of_its_own_and_answers_what_the_failed_one_did(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    said = [inbound("one"), inbound("two", author="bob")]
+    for message in said:
+        await inbox.accept(message)
+    (failed,) = await turns.claim(1)
+    await turns.end(failed, "failed", error="why")
+    assert await inbox.retry(failed.id, author="eve") is Refused.NOT_THEIRS
+    await inbox.retry(failed.id, author="bob")
+    await inbox.accept(inbound("meanwhile", sent_at=time.time() + 1))
+    (retry,) = await turns.claim(10)
+    assert (retry.kind, retry.origin, retry.messages) == ("retry", failed.id, tuple(said))
+    new = await successor(database, turns)
+    assert await new.claim(10) == [replace(retry, attempt=2, is_resumed=True)]
+
+
+async def test_what_a_worker_writes_of_a_turn_that_another_one_has_is_refused(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    (taken,) = await (await successor(database, turns)).claim(1)
+    for write in (
+        turns.shown(turn, ["m1"]),
+        turns.answered(turn, "text", {}),
+        turns.end(turn, "failed"),
+        turns.hand_back(turn),
+    ):
+        with pytest.raises(TurnLostError):
+            await write
+    assert await column(database, turns_table.c.state) == ["running"]
+    assert await column(database, turns_table.c.attempt) == [taken.attempt]
+    assert await turns.running() == {}
+
+
+async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried_in_vain(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    for number in range(2):
+        await inbox.accept(inbound(session=f"place:{number}"))
+    running, answered = await turns.claim(10)
+    await turns.answered(answered, "the answer", {})
+    for turn in (running, answered):
+        await turns.hand_back(turn)
+    assert await column(database, turns_table.c.state) == ["queued", "answered"]
+    await inbox.accept(inbound("behind it", session="place:0"))
+    other = await worker_on(database)
+    assert await other.claim(10) == [
+        replace(running, is_resumed=True),
+        replace(answered, is_resumed=True, text="the answer"),
+    ]
+    assert await column(database, turns_table.c.state) == ["running", "answered"]
+
+
+async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox: Inbox, turns: Turns) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    assert await turns.claim(1, running=[turn.id]) == []
+    assert await turns.claim(1) == [replace(turn, attempt=2, is_resumed=True)]
+
+
+async def test_a_reset_marks_the_turn_that_runs_for_whoever_runs_it(inbox: Inbox, turns: Turns) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    assert await turns.running() == {turn.id: None}
+    await inbox.reset(inbound("reset"))
+    assert await turns.running() == {turn.id: "reset"}
+
+
+async def test_a_reset_forgets_what_was_said_when_the_turn_that_answered_it_has_ended(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound())
+    (failed,) = await turns.claim(1)
+    await turns.end(failed, "failed")
+    await inbox.retry(failed.id, author="ada")
+    await turns.claim(1)
+    await inbox.reset(inbound("reset"))
+    new = await successor(database, turns)
+    (taken,) = await new.claim(1)
+    assert (taken.messages, taken.cancel) == (failed.messages, "reset")
+    await new.end(taken, "cancelled")
+    assert set(await column(database, inbox_table.c.inbound)) == {None}
 
 
 async def test_a_turn_ends_with_the_message_that_it_answered(inbox: Inbox, turns: Turns, database: Faulty) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
-    await turns.end(turn.id, "failed", error="why")
+    await turns.end(turn, "failed", error="why")
     assert await column(database, turns_table.c.state) == ["failed"]
     assert await column(database, turns_table.c.error) == ["why"]
-    assert await column(database, inbox_table.c.outcome) == ["failed"]
-    assert await turns.left_over() == []
+    assert await (await successor(database, turns)).claim(10) == []
 
 
 async def test_a_passing_fault_of_the_database_loses_no_end(inbox: Inbox, turns: Turns, database: Faulty) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     database.failures = 2
-    await turns.answered(turn.id, "text", {})
+    await turns.answered(turn, "text", {})
     database.failures = 2
-    await turns.end(turn.id, "done")
+    await turns.end(turn, "done")
     assert await column(database, turns_table.c.state) == ["done"]
 
 
-async def test_a_fault_that_stays_is_told_after_some_attempts_and_the_turn_is_left_over(
+async def test_a_fault_that_stays_is_told_after_some_attempts_and_the_turn_is_taken_up_later(
     inbox: Inbox, turns: Turns, database: Faulty
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     database.failures = 100
     with pytest.raises(StoreError):
-        await turns.end(turn.id, "done")
+        await turns.end(turn, "done")
     assert database.failures == 97
     database.failures = 0
-    assert [left.id for left in await turns.left_over()] == [turn.id]
+    assert [left.id for left in await turns.claim(10)] == [turn.id]
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"text": "half"}'])
+async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_answered(
+    inbox: Inbox, turns: Turns, database: Faulty, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if not database.is_sqlite and damage == "{":  # it takes no JSON that is none
+        damage = "0"
+    left, said, other = inbound(session="p:left"), inbound(session="p:a"), inbound(session="p:b")
+    await inbox.accept(left)
+    (begun,) = await turns.claim(1)
+    for message in (said, inbound(session="p:a"), other):
+        await inbox.accept(message)
+    async with database.write() as connection:
+        broken = inbox_table.c.event_key.in_([left.event_key, said.event_key])
+        await connection.execute(sa.update(inbox_table).where(broken).values(inbound=sa.text(f"'{damage}'")))
+    claimed = await turns.claim(10)
+    assert [turn.session_id for turn in claimed] == ["p:a", "p:b"]
+    assert all(len(turn.messages) == 1 for turn in claimed)
+    assert "of session p:a cannot be read" in caplog.text
+    assert f"the turns {begun.id} cannot be read" in caplog.text
+    await inbox.accept(inbound(session="p:left"))
+    (next_one,) = await turns.claim(10, running=[turn.id for turn in claimed])
+    assert next_one.session_id == "p:left"
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
@@ -111,13 +276,13 @@ async def test_every_message_gets_one_turn_in_the_order_of_its_session(
     messages = [inbound(session=f"p:{name}", sent_at=float(at)) for name, at in said]
     for message in messages:
         await inbox.accept(message)
-    taken = []
+    taken = list[Inbound]()
     while claimed := await turns.claim(limit):
         assert len(claimed) <= limit
         assert len({turn.session_id for turn in claimed}) == len(claimed)
         for turn in claimed:
-            taken.append(turn.inbound)
-            await turns.end(turn.id, "done")
+            taken += turn.messages
+            await turns.end(turn, "done")
     for name in "abc":
         session = f"p:{name}"
         expected = sorted((m for m in messages if m.session_id == session), key=lambda m: m.sent_at)

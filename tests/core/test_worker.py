@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from core.sessions.service import SessionService
 from core.store.migrate import migrate
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
-from core.worker import RESET, SHUTDOWN, Worker
-from tests.core.conftest import Faulty
+from core.worker import LOST, RESET, SHUTDOWN, STOP, Worker
+from tests.core.conftest import Faulty, worker_on
 from tests.inbounds import inbound
 
 SECRET = "password=hunter2"
@@ -21,11 +21,11 @@ SECRET = "password=hunter2"
 class Bench:
     """A worker at work, whose turns do what the test says."""
 
-    def __init__(self, database: Faulty, folder: Path, *, limit: int, poll: float) -> None:
+    def __init__(self, database: Faulty, turns: Turns, folder: Path, *, limit: int, poll: float) -> None:
         self.database = database
-        self.turns = Turns(database, pauses=(0.001,))
+        self.turns = turns
         self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._rest)
-        self.inbox = Inbox(database, SessionService(database, TokenCounter(folder)), self.worker, app="app")
+        self.inbox = Inbox(database, SessionService(database, TokenCounter(folder)), turns, self.worker, app="app")
         self.begun: list[Turn] = []
         self.began_at: list[float] = []
         self.ended: list[str] = []
@@ -52,7 +52,7 @@ class Bench:
                 await self.last_word()
             raise
         finally:
-            await self.turns.end(turn.id, "done")
+            await self.turns.end(turn, "done")
             self.ended.append(turn.inbound.text)
             await self._tell()
 
@@ -69,10 +69,13 @@ class Bench:
 
 
 @asynccontextmanager
-async def working(tmp_path: Path, *, limit: int = 100, poll: float = 60) -> AsyncIterator[Bench]:
-    database = Faulty(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
-    await migrate(database)
-    bench = Bench(database, tmp_path, limit=limit, poll=poll)
+async def working(
+    tmp_path: Path, *, limit: int = 100, poll: float = 60, url: str | None = None
+) -> AsyncIterator[Bench]:
+    database = Faulty(url or f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    if url is None:
+        await migrate(database)
+    bench = Bench(database, await worker_on(database), tmp_path, limit=limit, poll=poll)
     run = asyncio.create_task(bench.worker.run())
     try:
         yield bench
@@ -173,7 +176,7 @@ async def test_what_another_process_accepted_is_found_without_being_told(tmp_pat
     async with working(tmp_path, poll=0.01) as bench:
         service = SessionService(bench.database, TokenCounter(tmp_path))
         deaf = Worker(bench.turns, bench._answer)
-        await Inbox(bench.database, service, deaf, app="app").accept(inbound())
+        await Inbox(bench.database, service, bench.turns, deaf, app="app").accept(inbound())
         await bench.until(lambda: bench.begun)
 
 
@@ -225,8 +228,8 @@ async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path:
         bench.go_on.set()
         claim, claimed = bench.turns.claim, asyncio.Event()
 
-        async def slow(limit: int) -> list[Turn]:
-            turns = await claim(limit)
+        async def slow(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+            turns = await claim(limit, running=running)
             claimed.set()
             await asyncio.sleep(0.02)
             return turns
@@ -238,21 +241,38 @@ async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path:
         assert bench.ended == ["just claimed"]
 
 
-async def test_what_a_gone_process_has_left_is_ended_and_a_stop_waits_for_it(tmp_path: Path) -> None:
+async def test_what_another_worker_has_taken_is_ended_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "WATCH", 0.01)
     async with working(tmp_path) as bench:
-        await bench.inbox.accept(inbound("left", session="p:a"))
+        bench.go_on = asyncio.Event()
+        await bench.inbox.accept(inbound())
         await bench.until(lambda: bench.begun)
-        ended, go_on = list[Turn](), asyncio.Event()
+        await bench.turns._lease.give_up()
+        other = await worker_on(bench.database)
+        (taken,) = await other.claim(1)
+        await bench.until(lambda: bench.stops)
+        assert bench.stops == [(LOST,)]
+        await other.end(taken, "done")
 
-        async def recover(turn: Turn) -> None:
-            await go_on.wait()
-            ended.append(turn)
 
-        new = Worker(bench.turns, bench._answer)
-        new.take_up(await bench.turns.left_over(), recover)
-        stopping = asyncio.create_task(new.stop(5))
-        await asyncio.sleep(0)
-        assert not stopping.done()
-        go_on.set()
-        await stopping
-        assert [turn.id for turn in ended] == [turn.id for turn in bench.begun]
+async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "WATCH", 0.01)
+    async with working(tmp_path) as bench:
+        await bench.inbox.accept(inbound(session="p:a"))
+        await bench.until(lambda: bench.begun)
+        async with bench.database.write() as connection:
+            assert await bench.turns.cancel(connection, "p:a", STOP) == bench.begun[0].id
+        await bench.until(lambda: bench.stops)
+        assert bench.stops == [(STOP,)]
+
+
+async def test_workers_on_one_database_tell_each_other_at_once(postgres: str, tmp_path: Path) -> None:
+    """Neither looks for anything by itself in this test's time."""
+    async with working(tmp_path, url=postgres) as one, working(tmp_path, url=postgres, limit=0) as other:
+        await other.inbox.accept(inbound("for the other one"))
+        await one.until(lambda: one.begun)
+        await other.inbox.reset(inbound("reset"))
+        await one.until(lambda: one.stops)
+        assert one.stops == [(RESET,)]

@@ -17,6 +17,7 @@ from channels.discord.channel import DiscordChannel
 from channels.discord.gateway import Connection
 from channels.discord.login import DiscordSettings, log_in, make_client
 from channels.gaps import Bounds
+from channels.reply import MOST_MESSAGES
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
 from tests.channels.wiring import BOUNDS, Core, Wired, core_of, until
@@ -150,23 +151,24 @@ async def running(
     tmp_path: Path,
     *script: Any,
     time_limit: float = 30,
+    most_messages: int = MOST_MESSAGES,
     connect: bool = True,
     grace: float = 5,
     guilds: frozenset[int] = frozenset(),
     bounds: Bounds = BOUNDS,
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
-        core = await stack.enter_async_context(core_of(tmp_path, *script, time_limit=time_limit))
+        core = await stack.enter_async_context(
+            core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages)
+        )
         settings = settings_of(server, guilds=guilds)
         channel = core.channels[DiscordChannel.name] = DiscordChannel(settings, core.inbox, core.places, bounds)
         stack.push_async_callback(channel.aclose)
         bot = Bot(server, channel, core)
-        left = await bot.turns.left_over()
         work = asyncio.create_task(bot.worker.run())
         try:
             if connect:
                 await bot.channel.start()
-                bot.worker.take_up(left, bot.answerer.recover)
             yield bot
         finally:
             await bot.channel.stop()

@@ -11,7 +11,7 @@ from channels.discord import gateway as gateway_module
 from channels.discord.channel import DiscordChannel
 from core.errors import StoreError
 from core.inbox import Accepted, Inbox
-from core.turns import Turns
+from core.turns import Turn, Turns
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import (
@@ -95,7 +95,7 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandb
         await server.wait_for(lambda: not second.reactions)
         (row,) = await bot.settled(1)
         assert (row.state, row.text) == ("cancelled", None)
-        assert [r.outcome for r in await bot.inbox_rows()] == ["cancelled", "reset", "reset"]
+        assert [r.outcome for r in await bot.inbox_rows()] == [None, "reset", "reset"]
         await bot.model.wait_for_disconnects()
         await bot.says(await bot.ask("ada", "general", "hello"), "anew!")
         assert bot.texts(second) == []
@@ -169,10 +169,10 @@ async def test_what_cannot_end_in_time_says_so(server: DiscordSandbox, tmp_path:
     async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
         question = await bot.ask("ada", "general", "one")
         await bot.says(question, "half")
-    assert bot.texts(question) == [f"half\n\n{words.INTERRUPTED}"]
+    assert bot.texts(question) == [f"half\n\n{words.RESTARTING}"]
 
 
-async def test_what_a_process_has_left_is_told_by_the_next_one_in_the_same_message(
+async def test_what_a_process_has_left_is_answered_by_the_next_one_in_the_same_message(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
@@ -183,8 +183,8 @@ async def test_what_a_process_has_left_is_told_by_the_next_one_in_the_same_messa
             raise StoreError("the process is gone")
 
         monkeypatch.setattr(bot.turns, "_execute", torn)
-    async with running(server, tmp_path, "never asked") as bot:
-        await bot.says(question, words.INTERRUPTED)
+    async with running(server, tmp_path, "All of it.") as bot:
+        await bot.says(question, "All of it.")
         await bot.settled(1)
         assert len(bot.own("general")) == 1
 
@@ -231,8 +231,8 @@ async def test_the_model_is_never_held_up(
     story, kept = "word " * 300, list[str]()
     answered = Turns.answered
 
-    async def keep(self: Turns, turn_id: str, text: str, usage: Any) -> None:
-        await answered(self, turn_id, text, usage)
+    async def keep(self: Turns, turn: Turn, text: str, usage: Any) -> None:
+        await answered(self, turn, text, usage)
         kept.append(text)
 
     monkeypatch.setattr(Turns, "answered", keep)
@@ -255,5 +255,5 @@ async def test_an_edit_in_flight_is_never_cancelled(server: DiscordSandbox, tmp_
             await bot.ask("ada", "general", "reset")
             await bot.says(question, f"half\n\n{words.RESET_STOPPED}")
     (answer,) = bot.answers(question)
-    last = words.RESET_STOPPED if end == "reset" else words.INTERRUPTED
+    last = words.RESET_STOPPED if end == "reset" else words.RESTARTING
     assert [version.text for version in answer.versions] == [words.PLACEHOLDER, "half", f"half\n\n{last}"]

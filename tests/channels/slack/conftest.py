@@ -10,6 +10,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.gaps import Bounds
+from channels.reply import MOST_MESSAGES
 from channels.slack import socket
 from channels.slack.channel import SlackChannel, SlackSettings, client
 from channels.slack.streams import Streaming
@@ -77,11 +78,12 @@ async def running(
     tmp_path: Path,
     *script: Any,
     time_limit: float = 30,
+    most_messages: int = MOST_MESSAGES,
     connect: bool = True,
     streaming: Streaming = "edit",
     bounds: Bounds = BOUNDS,
 ) -> AsyncIterator[Bot]:
-    async with core_of(tmp_path, *script, time_limit=time_limit) as core:
+    async with core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages) as core:
         settings = settings_of(slack, streaming)
         channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.inbox, core.places, bounds)
         bot = Bot(slack, channel, core)

@@ -1,0 +1,90 @@
+"""A worker's claim to work: good for some seconds, and lengthened all the while."""
+
+import asyncio
+import logging
+import uuid
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.errors import StoreError
+from core.secrets import traced
+from core.store.database import Database
+from core.store.schema import workers
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which a worker that is heard of no more counts as gone.
+SECONDS = 10.0
+
+#: How often a lease is lengthened while it lasts.
+BEATS = 4
+
+
+class Lease:
+    """This process's row in `workers`.
+
+    On SQLite there is one process at a time, and who holds the file works: its lease does not end.
+
+    Args:
+        seconds: how long a lease lasts that is not lengthened.
+
+    Attributes:
+        worker: the id of this process, new with each start.
+    """
+
+    def __init__(self, database: Database, *, seconds: float = SECONDS) -> None:
+        self._database = database
+        self._seconds = seconds
+        self._sure_from = 0.0
+        self.worker = uuid.uuid4().hex[:12]
+
+    async def take(self) -> None:
+        """Begin to work.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        async with self._database.write() as connection:
+            if self._database.is_sqlite:
+                await connection.execute(sa.delete(workers))
+            await self._write(connection)
+
+    async def keep(self) -> None:
+        """Lengthen the lease until cancelled."""
+        while not self._database.is_sqlite:
+            await asyncio.sleep(self._seconds / BEATS)
+            try:
+                async with asyncio.timeout(self._seconds), self._database.write() as connection:
+                    await self._write(connection)
+                    await connection.execute(sa.delete(workers).where(workers.c.lease < self._database.now - 3600))
+            except (StoreError, TimeoutError) as error:
+                # nobody could lengthen his: who comes back first must not take the others for dead
+                self._sure_from = _now() + 2 * self._seconds
+                log.warning("the lease cannot be lengthened: %s", traced(error))
+
+    async def give_up(self) -> None:
+        """Work no more: what was not handed back is anybody's."""
+        try:
+            async with self._database.write() as connection:
+                await connection.execute(sa.delete(workers).where(workers.c.id == self.worker))
+        except StoreError as error:
+            log.warning("the lease cannot be given up, and ends in %s s: %s", self._seconds, traced(error))
+
+    def is_gone(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+        """Whether a worker, if it is one at all, works no more, as far as this one can judge."""
+        if _now() < self._sure_from:
+            return owner.is_(None)
+        at_work = sa.select(workers.c.id).where(workers.c.lease > self._database.now)
+        return owner.is_(None) | owner.not_in(at_work)
+
+    async def _write(self, connection: AsyncConnection) -> None:
+        until = self._database.now + self._seconds if not self._database.is_sqlite else sa.literal(float("inf"))
+        renewed = sa.update(workers).where(workers.c.id == self.worker).values(lease=until)
+        if not (await connection.execute(renewed)).rowcount:
+            await connection.execute(sa.insert(workers).values(id=self.worker, lease=until, live={}))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

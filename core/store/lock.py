@@ -1,0 +1,43 @@
+"""One process at a time on one SQLite file."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from core.errors import StoreError
+from core.store.database import Database
+
+
+@contextmanager
+def held(database: Database) -> Iterator[None]:
+    """Hold the database's file for this process: SQLite cannot tell the turns of a process that is gone from those of
+    one that runs. Of PostgreSQL nothing is held.
+
+    The operating system lets go of it when the process ends, however that happens.
+
+    Raises:
+        StoreError: another process holds it; it is named.
+    """
+    path = database.file
+    if path is None:
+        yield
+        return
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        file = lock.open("a+")
+    except OSError as error:
+        raise StoreError(f"{lock} cannot be written ({error.strerror})") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            raise StoreError(
+                f"{path} is in use by process {file.read().strip() or '?'}: stop that one first, or give this one a "
+                "DATABASE_URL of its own (with PostgreSQL, several work on one database)"
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield

@@ -1,0 +1,62 @@
+"""What one process tells all the others at once."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+from asyncpg.exceptions import PostgresError
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.secrets import traced
+from core.store.database import Database
+
+log = logging.getLogger(__name__)
+
+#: PostgreSQL's name for what all processes listen to.
+CHANNEL = "parley"
+
+#: Seconds to wait before a lost connection is made anew.
+PAUSE = 1.0
+
+#: Seconds that saying goodbye may take.
+CLOSE_TIMEOUT = 5.0
+
+
+class Notices:
+    """Short texts, over PostgreSQL's LISTEN and NOTIFY. They may be lost: whoever waits for one has to look by himself
+    now and then. On SQLite there is one process, and nobody to tell.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def post(self, connection: AsyncConnection, text: str) -> None:
+        """Tell all processes, this one included, when the transaction is committed."""
+        if not self._database.is_sqlite:
+            await connection.execute(sa.select(sa.func.pg_notify(CHANNEL, text)))
+
+    async def hear(self, heard: Callable[[str], None]) -> None:
+        """Call `heard` with each text; with an empty one, whenever some may have been missed. Until cancelled."""
+        while not self._database.is_sqlite:
+            try:
+                await self._listen(heard)
+            except (SQLAlchemyError, PostgresError, OSError) as error:
+                log.warning("no notices from the other processes: %s", traced(error))
+            await asyncio.sleep(PAUSE)
+
+    async def _listen(self, heard: Callable[[str], None]) -> None:
+        """Hear until the connection is gone."""
+        gone = asyncio.Event()
+        async with self._database.engine.connect() as connection:
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            try:
+                driver.add_termination_listener(lambda _connection: gone.set())
+                await driver.add_listener(CHANNEL, lambda _connection, _pid, _channel, text: heard(text))
+                heard("")
+                await gone.wait()
+            finally:
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await connection.invalidate()  # it listens, and must not go back to the others

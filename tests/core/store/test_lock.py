@@ -1,0 +1,44 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.errors import StoreError
+from core.store.database import Database
+from core.store.lock import held
+
+HOLDER = """
+import sys
+from core.store.database import Database
+from core.store.lock import held
+with held(Database(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_process_on_one_file_is_told_who_holds_it_until_that_one_is_gone(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(StoreError, match=rf"parley\.db is in use by process {holder.pid}: .*DATABASE_URL"):
+        held(Database(url)).__enter__()
+    holder.kill()
+    holder.wait()
+    with held(Database(url)):
+        pass
+
+
+async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    (tmp_path / "parley.db.lock").mkdir()
+    with pytest.raises(StoreError, match="cannot be written"):
+        held(database).__enter__()
+
+
+async def test_of_what_is_not_in_a_file_nothing_is_held(postgres: str) -> None:
+    for url in (postgres, "sqlite+aiosqlite:///:memory:"):
+        with held(Database(url)), held(Database(url)):
+            pass

@@ -1,0 +1,95 @@
+"""Several workers on one PostgreSQL: who is gone, and who only seems to be."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import sqlalchemy as sa
+
+from core.lease import Lease
+from core.store.schema import workers
+from tests.core.conftest import Faulty
+
+SECONDS = 0.4
+
+
+@pytest.fixture
+async def shared(postgres: str) -> AsyncIterator[Faulty]:
+    database = Faulty(postgres)
+    yield database
+    await database.aclose()
+
+
+async def taken(database: Faulty, *, seconds: float = SECONDS) -> Lease:
+    lease = Lease(database, seconds=seconds)
+    await lease.take()
+    return lease
+
+
+async def is_gone(database: Faulty, judge: Lease, worker: str | None) -> bool:
+    owner = sa.literal(worker, sa.Text)
+    async with database.read() as connection:
+        return bool((await connection.execute(sa.select(judge.is_gone(owner)))).scalar_one())
+
+
+async def test_a_worker_is_there_while_its_lease_lasts_and_gone_when_it_ends(shared: Faulty) -> None:
+    judge, silent = await taken(shared, seconds=30), await taken(shared)
+    assert not await is_gone(shared, judge, silent.worker)
+    await asyncio.sleep(SECONDS)
+    assert await is_gone(shared, judge, silent.worker)
+
+
+async def test_a_lease_is_lengthened_all_the_while(shared: Faulty) -> None:
+    judge, living = await taken(shared, seconds=30), await taken(shared)
+    keeping = asyncio.create_task(living.keep())
+    await asyncio.sleep(2 * SECONDS)
+    assert not await is_gone(shared, judge, living.worker)
+    keeping.cancel()
+    await asyncio.wait([keeping])
+
+
+async def test_a_worker_that_gave_up_its_lease_is_gone_at_once_and_so_is_a_stranger(shared: Faulty) -> None:
+    judge, ended = await taken(shared, seconds=30), await taken(shared, seconds=30)
+    await ended.give_up()
+    for worker in (ended.worker, "stranger", None):
+        assert await is_gone(shared, judge, worker)
+
+
+async def test_when_nobody_could_lengthen_his_lease_nobody_is_taken_for_dead_at_once(shared: Faulty) -> None:
+    judge, other = await taken(shared), await taken(shared)
+    shared.failures = 1
+    keeping = asyncio.create_task(judge.keep())
+    await asyncio.wait_for(shared.recovered.wait(), 5)
+    await asyncio.sleep(SECONDS)
+    assert not await is_gone(shared, judge, other.worker)
+    assert await is_gone(shared, judge, None)
+    await asyncio.sleep(2 * SECONDS)
+    assert await is_gone(shared, judge, other.worker)
+    keeping.cancel()
+    await asyncio.wait([keeping])
+
+
+async def test_the_rows_of_workers_that_are_long_gone_go(shared: Faulty) -> None:
+    async with shared.write() as connection:
+        await connection.execute(sa.insert(workers).values(id="old", lease=0.0, live={}))
+    lease = await taken(shared)
+    keeping = asyncio.create_task(lease.keep())
+    await asyncio.sleep(SECONDS)
+    assert await ids(shared) == [lease.worker]
+    keeping.cancel()
+    await asyncio.wait([keeping])
+
+
+async def test_on_sqlite_who_comes_next_is_the_only_one(database: Faulty) -> None:
+    first = await taken(database)
+    second = await taken(database)
+    if database.is_sqlite:
+        assert await ids(database) == [second.worker]
+        assert await is_gone(database, second, first.worker)
+    else:
+        assert await ids(database) == sorted([first.worker, second.worker])
+
+
+async def ids(database: Faulty) -> list[str]:
+    async with database.read() as connection:
+        return sorted((await connection.execute(sa.select(workers.c.id))).scalars())

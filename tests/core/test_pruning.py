@@ -1,0 +1,88 @@
+import time
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from core import pruning
+from core.inbox import Accepted, Inbox
+from core.pruning import DAY, Pruning
+from core.store.schema import inbox as inbox_table
+from core.store.schema import tool_calls
+from core.store.schema import turns as turns_table
+from core.turns import Turns
+from tests.core.conftest import Faulty
+from tests.inbounds import inbound
+
+
+async def age(database: Faulty, *, days: float) -> None:
+    """Let all that is there be so old."""
+    at = time.time() - days * DAY
+    async with database.write() as connection:
+        ended = turns_table.c.finished_at.is_not(None)
+        await connection.execute(sa.update(turns_table).where(ended).values(finished_at=at))
+        await connection.execute(sa.update(inbox_table).values(accepted_at=at))
+        await connection.execute(sa.update(tool_calls).values(begun_at=at))
+
+
+async def counts(database: Faulty) -> dict[str, int]:
+    async with database.read() as connection:
+        tables = (turns_table, inbox_table, tool_calls)
+        return {
+            table.name: (await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one()
+            for table in tables
+        }
+
+
+async def answered(inbox: Inbox, turns: Turns, **said: Any) -> None:
+    await inbox.accept(inbound(**said))
+    (turn,) = await turns.claim(1)
+    await turns.end(turn, "done")
+
+
+async def emptied(database: Faulty, *, days: float = 30) -> None:
+    old = Pruning(database, days=days)
+    while await old.step():
+        pass
+
+
+async def test_what_ended_long_ago_goes_and_where_each_one_speaks_stays_known(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    for author in ("ada", "bob"):
+        for number in range(3):
+            await answered(inbox, turns, session=f"place:{author}{number}", author=author)
+    async with database.write() as connection:
+        call = {"session": "s", "run": "r", "id": "c", "tool": "t", "arguments": {}, "hash": "", "state": "ended"}
+        await connection.execute(sa.insert(tool_calls).values(**call, begun_at=time.time()))
+    await age(database, days=31)
+    await emptied(database)
+    assert await counts(database) == {"turns": 0, "inbox": 2, "tool_calls": 0}
+    assert await inbox.latest_session(place="place", author="ada") == "place:ada2"
+
+
+async def test_what_is_young_or_has_not_ended_stays(inbox: Inbox, turns: Turns, database: Faulty) -> None:
+    await answered(inbox, turns, session="place:1")
+    await inbox.accept(inbound(session="place:2"))
+    await turns.claim(1)
+    await inbox.accept(inbound(session="place:2"))
+    await age(database, days=29)
+    await emptied(database)
+    assert await counts(database) == {"turns": 2, "inbox": 3, "tool_calls": 0}
+    await age(database, days=31)
+    await emptied(database)
+    assert await counts(database) == {"turns": 1, "inbox": 2, "tool_calls": 0}
+    assert await inbox.accept(inbound(session="place:2")) is Accepted.WAITS
+
+
+async def test_it_goes_in_small_steps(
+    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "STEP", 2)
+    for number in range(5):
+        await answered(inbox, turns, session=f"place:{number}")
+    await age(database, days=31)
+    steps = [await Pruning(database, days=30).step() for _ in range(5)]
+    assert max(steps) <= 4
+    assert sum(steps) == 9
+    assert steps[-1] == 0
