@@ -96,13 +96,15 @@ class Health:
 
     async def _watch_database(self) -> None:
         while True:
+            reason = None
             try:
                 async with asyncio.timeout(DATABASE_SECONDS):
                     await self._database.ping()
-            except (StoreError, TimeoutError) as error:
-                self._note("database", f"the database does not answer ({traced(error)})")
-            else:
-                self._note("database")
+            except StoreError as error:
+                reason = str(error)
+            except TimeoutError:
+                reason = f"the database has not answered for {DATABASE_SECONDS:g} s"
+            self._note("database", reason)
             await asyncio.sleep(DATABASE_SECONDS)
 
     def _note(self, about: str, reason: str | None = None) -> None:

@@ -46,6 +46,7 @@ class Socket:
         self._client: SocketModeClient | None = None
         self._line: _Line | None = None
         self._proved_at = 0.0
+        self._connecting: asyncio.Task[None] | None = None
         self._proving: asyncio.Task[None] | None = None
 
     @property
@@ -55,18 +56,14 @@ class Socket:
 
     async def open(self) -> None:
         """Connect; returns when that is done. The token is taken to be good at first."""
-        self._proved_at = self._proved_at or time.time()
-        self._proving = self._proving or asyncio.create_task(self._prove(), name="slack token")
-        client = self._client = AsyncSocketModeHandler(self._app, self._app_token, ping_interval=PING_INTERVAL).client
-        client.message_listeners.append(self._greet)
-        await client.aiohttp_client_session.close()  # another one takes its place before it has opened anything
-        client.aiohttp_client_session = _TicketSession(client)  # type: ignore[assignment]
-        await client.connect()
+        self._proved_at = time.time()
+        self._proving = asyncio.create_task(self._prove(), name="slack token")
+        await asyncio.wait([await self._begin()])
 
     async def reopen(self) -> None:
-        """Give the connection up for dead and connect anew; returns when that is done."""
+        """Give the connection up for dead and connect anew; returns when that has begun."""
         await self._leave()
-        await self.open()
+        await self._begin()
 
     async def close(self) -> None:
         """Hang up; returns when that is done."""
@@ -75,6 +72,15 @@ class Socket:
             await asyncio.wait([self._proving])
         await self._leave()
 
+    async def _begin(self) -> asyncio.Task[None]:
+        """Have slack_sdk connect, which it tries until it can."""
+        client = self._client = AsyncSocketModeHandler(self._app, self._app_token, ping_interval=PING_INTERVAL).client
+        client.message_listeners.append(self._greet)
+        await client.aiohttp_client_session.close()  # another one takes its place before it has opened anything
+        client.aiohttp_client_session = _TicketSession(client)  # type: ignore[assignment]
+        self._connecting = asyncio.create_task(client.connect(), name="slack socket")
+        return self._connecting
+
     async def _leave(self) -> None:
         """Hang up, whether or not anybody is at the other end: slack_sdk alone would wait for him."""
         client, self._client = self._client, None
@@ -82,7 +88,7 @@ class Socket:
             return
         with suppress(Exception):
             await asyncio.wait_for(client.close(), CLOSE_TIMEOUT)
-        tasks = [client.message_processor, client.current_session_monitor, client.message_receiver]
+        tasks = [self._connecting, client.message_processor, client.current_session_monitor, client.message_receiver]
         for task in (left := [task for task in tasks if task is not None]):
             task.cancel()
         await asyncio.wait(left)

@@ -102,6 +102,16 @@ class Wired:
                     return rows
                 await asyncio.sleep(0.01)
 
+    async def at_rest(self, count: int) -> list[Any]:
+        """The messages that were accepted, once there are so many and each of them has come to its end."""
+        async with asyncio.timeout(10):
+            while True:
+                over = {row.id for row in await self.turn_rows() if row.finished_at is not None}
+                rows = await self.inbox_rows()
+                if len(rows) >= count and all(row.outcome is not None or row.turn in over for row in rows):
+                    return rows
+                await asyncio.sleep(0.01)
+
     async def restarted(self, **changed: Any) -> None:
         """What runs dies, and another process goes on.
 

@@ -28,11 +28,15 @@ def answers(slack: SlackSandbox, message: Message) -> list[str]:
     return [one.text for one in thread if one.user == slack.bot_user_id]
 
 
+def answered(slack: SlackSandbox, message: Message) -> list[str]:
+    """What the bot has answered to in the message's thread, in order, whether each by itself or several together."""
+    return [said for text in answers(slack, message) for said in text.removeprefix("heard: ").split("\n\n")]
+
+
 async def looked_back(bot: Bot, caplog: pytest.LogCaptureFixture, times: int = 1) -> None:
     """Once the bot has looked back, and all that it found is answered."""
     await until(lambda: caplog.text.count("slack: looked back over") >= times)
-    rows = await bot.inbox_rows()
-    await bot.settled(sum(row.outcome != "reset" for row in rows))
+    await bot.at_rest(0)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +54,7 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
         followed = await bot.ask("ada", "general", "one")
         await bot.ask("ada", "random", "one")
         direct = await slack.say("ada", slack.open_dm("ada"), "hello")
-        await bot.settled(3)
+        await bot.at_rest(3)
 
     chatter = await slack.say("linus", "random", "not for the bot")
     await slack.say("linus", "random", "nor this", thread_ts=chatter.ts)
@@ -70,8 +74,8 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
 
     async with running(slack, tmp_path, echo) as bot:
         await looked_back(bot, caplog)
-        assert answers(slack, followed) == ["heard: ada: one", "heard: ada: two", "heard: ada: three"]
-        assert answers(slack, called) == ["heard: grace: anybody?", "heard: grace: and?"]
+        assert answered(slack, followed) == ["ada: one", "ada: two", "ada: three"]
+        assert answered(slack, called) == ["grace: anybody?", "grace: and?"]
         assert answers(slack, in_thread) == ["heard: grace: you"]
         assert answers(slack, again) == ["heard: back?\n[ada sent files that you cannot open: plan.pdf]"]
         assert answers(slack, direct) == ["heard: hello", "heard: more"]
@@ -87,7 +91,7 @@ async def test_a_place_that_is_new_is_not_looked_into_and_a_bot_that_is_new_look
     await slack.give_up()
     async with running(slack, tmp_path, echo) as bot:
         await bot.ask("ada", "general", "one")
-        await bot.settled(1)
+        await bot.at_rest(1)
     assert answers(slack, before) == []
 
     elsewhere = await slack.say("ada", "random", f"{mention} anybody?")
@@ -107,7 +111,7 @@ async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         root = await bot.ask("ada", "general", "one")
-        await bot.settled(1)
+        await bot.at_rest(1)
     await bot.ask("ada", "general", "reset", thread_ts=root.ts)
     await slack.say("ada", "general", "two", thread_ts=root.ts)
     await slack.give_up()
@@ -122,7 +126,7 @@ async def test_what_was_said_before_a_conversation_was_started_over_stays_unansw
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         root = await bot.ask("ada", "general", "one")
-        await bot.settled(1)
+        await bot.at_rest(1)
     await slack.say("ada", "general", "two", thread_ts=root.ts)
     await slack.give_up()
     reset = await bot.ask("ada", "general", "reset", thread_ts=root.ts)  # this one is delivered
@@ -131,7 +135,7 @@ async def test_what_was_said_before_a_conversation_was_started_over_stays_unansw
         await bot.shows(reset, lambda texts: words.RESET_DONE in texts)
         await looked_back(bot, caplog)
         assert len(await bot.turn_rows()) == 1
-        assert [row.outcome for row in await bot.inbox_rows()] == ["done", "reset"]
+        assert len(await bot.inbox_rows()) == 2
 
 
 async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
@@ -141,7 +145,7 @@ async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
     async with running(slack, tmp_path, echo) as bot:
         quiet = await bot.ask("ada", "general", "one")
         called = await bot.ask("ada", "general", "one")
-        await bot.settled(2)
+        await bot.at_rest(2)
         await until(lambda: bot.channel.heard_at() > float(called.ts))
     monkeypatch.setattr(gaps, "MARGIN", 0.0)
     monkeypatch.setattr(gaps, "ALIVE", -1.0)
@@ -165,13 +169,13 @@ async def test_no_more_is_answered_than_the_bounds_allow_the_newest_first(
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         await slack.say("ada", slack.open_dm("ada"), "hello")
-        await bot.settled(1)
+        await bot.at_rest(1)
     said = [await slack.say("ada", slack.open_dm("ada"), text) for text in "abcd"]
     await slack.give_up()
     async with running(slack, tmp_path, echo, bounds=bounds) as bot:
         if bounds.hours:
             await looked_back(bot, caplog)
-        await bot.settled(1 + len(answered))
+        await bot.at_rest(1 + len(answered))
         assert [m.content.text for m in said if answers(slack, m)] == answered
         assert len(await bot.inbox_rows()) == 1 + len(answered)
         assert ("2 messages more than are caught up with" in caplog.text) == (bounds.messages == 2)
@@ -183,7 +187,7 @@ async def test_what_fills_several_pages_is_read_to_its_end(
     monkeypatch.setattr(history, "PAGE", 2)
     async with running(slack, tmp_path, echo) as bot:
         root = await bot.ask("ada", "general", "one")
-        await bot.settled(1)
+        await bot.at_rest(1)
     called = await bot.ask("ada", "general", "early")
     for number in range(3):
         await slack.say("linus", "general", f"noise {number}")
@@ -192,7 +196,7 @@ async def test_what_fills_several_pages_is_read_to_its_end(
     async with running(slack, tmp_path, echo) as bot:
         await looked_back(bot, caplog)
         assert answers(slack, called) == ["heard: ada: early"]
-        assert len(answers(slack, root)) == 4
+        assert len(answered(slack, root)) == 4
 
 
 # While the bot was there
@@ -203,7 +207,7 @@ async def test_what_was_said_into_a_dead_line_is_answered_by_looking_back(
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         await slack.say("ada", slack.open_dm("ada"), "hello")
-        await bot.settled(1)
+        await bot.at_rest(1)
         await looked_back(bot, caplog, 0)
         await slack.freeze_sockets()
         question = await slack.say("ada", slack.open_dm("ada"), "are you there?")
@@ -220,17 +224,17 @@ async def test_what_comes_by_all_paths_at_once_is_answered_once(
     async with SlackSandbox(speed=20) as slack:
         async with running(slack, tmp_path, echo) as bot:
             root = await bot.ask("ada", "general", "one")
-            await bot.settled(1)
+            await bot.at_rest(1)
         said = [await bot.ask("ada", "general", f"{n}", thread_ts=root.ts if n % 2 else None) for n in range(4)]
         async with running(slack, tmp_path, echo) as bot:
-            await bot.settled(5)
+            await bot.at_rest(5)
             for message in said:
                 await slack.redeliver(message)
             bot.channel._gaps.open(time.time() - 30)
             await slack.drop_sockets()
             await looked_back(bot, caplog, 3)
-            assert len(await bot.settled(5)) == 5
-            assert len(answers(slack, root)) == 3
+            assert len(await bot.at_rest(5)) == 5
+            assert answered(slack, root) == ["ada: one", "ada: 1", "ada: 3"]
             assert all(len(answers(slack, message)) == 1 for message in said[::2])
 
 
@@ -247,7 +251,7 @@ async def test_what_the_database_does_not_take_is_answered_when_it_does_and_by_t
     monkeypatch.setattr(Inbox, "accept", failing)
     async with running(slack, tmp_path, echo) as bot:
         await slack.say("ada", slack.open_dm("ada"), "hello")
-        await bot.settled(1)
+        await bot.at_rest(1)
         is_down = True
         one = await slack.say("ada", slack.open_dm("ada"), "one")
         await until(lambda: "cannot be caught up with yet" in caplog.text)
@@ -276,7 +280,7 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
     monkeypatch.setattr(socket, "PROOF_INTERVAL", 0.02)
     async with running(slack, tmp_path, echo) as bot:
         await slack.say("ada", slack.open_dm("ada"), "hello")
-        await bot.settled(1)
+        await bot.at_rest(1)
     question = await slack.say("ada", slack.open_dm("ada"), "back?")
     await slack.give_up()
     slack.faults.fail("conversations.history", 1000, error="token_revoked")
@@ -298,12 +302,12 @@ async def test_a_scope_that_is_missing_is_told_once_and_costs_nothing_else(
     async with running(slack, tmp_path, echo) as bot:
         for user in people:
             await slack.say(user, slack.open_dm(user), "hello")
-        await bot.settled(3)
+        await bot.at_rest(3)
     said = [await slack.say(user, slack.open_dm(user), "back?") for user in people]
     await slack.give_up()
     slack.faults.fail("conversations.history", 2, error="missing_scope")
     async with running(slack, tmp_path, echo) as bot:
         await looked_back(bot, caplog)
-        await bot.settled(4)
+        await bot.at_rest(4)
         assert caplog.text.count("missing_scope") == 1
         assert [answers(slack, message) for message in said].count(["heard: back?"]) == 1
