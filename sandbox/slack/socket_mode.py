@@ -9,7 +9,7 @@ import asyncio
 import json
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -201,6 +201,7 @@ class SocketMode:
             return web.Response(status=500)
         ws = web.WebSocketResponse(heartbeat=HEARTBEAT, timeout=CLOSE_TIMEOUT)
         await ws.prepare(request)
+        self._cut([socket for socket in self._sockets if socket.frozen])
         if len(self._sockets) >= MOST_SOCKETS:
             await ws.send_json({"type": "disconnect", "reason": "too_many_websockets", "debug_info": {}})
             await ws.close()
@@ -268,13 +269,18 @@ class SocketMode:
 
     def drop(self) -> None:
         """Cut every connection, without a word."""
-        for socket in list(self._sockets):
+        self._cut(list(self._sockets))
+
+    def _cut(self, sockets: Iterable[Socket]) -> None:
+        for socket in sockets:
             if socket.request.transport is not None:
                 socket.request.transport.abort()
             self._forget(socket)
 
     def freeze(self) -> None:
-        """Let every connection go dead: open, but nothing is heard on it any more, and nothing said."""
+        """Let every connection go dead: open, but nothing is heard on it any more, and nothing said. That is noticed
+        here when the next one is made.
+        """
         for socket in self._sockets:
             socket.frozen = True
             if socket.request.transport is not None:
