@@ -75,7 +75,7 @@ class Health:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for channel, (heard_at, since) in lives.items():
-                if channel.heard_at() != heard_at:
+                if channel.heard_at() != heard_at or not heard_at:  # or it has not been meant to hear by now
                     lives[channel], tries[channel] = (channel.heard_at(), now()), 0
                     self._note(channel.name)
                     continue
