@@ -108,7 +108,7 @@ async def measure(provider: Provider, streams: int) -> Figures:
             try:
                 deltas = await listen(runtime, turn.inbound)
                 figures.deltas += deltas
-                await turns.end(turn, "done")
+                await turns.end(turn, "failed")
             finally:
                 ended.release()
 

@@ -16,17 +16,19 @@ from core import garbage
 from core.agent import make_app
 from core.errors import SettingsError, StoreError
 from core.inbox import Inbox
+from core.journal import Journal
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.attempts import WAITS
 from core.models.catalog import make_provider
 from core.models.merging import Merging
 from core.places import Places
+from core.pruning import Pruning
 from core.runtime import AgentRuntime, warm_up
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.lock import held
-from core.store.migrate import migrate, pending
+from core.store.migrate import migrate, pending, verify
 from core.tokens import TokenCounter
 from core.tools import load_tools
 from core.turns import Turns
@@ -75,6 +77,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await lease.take()
         stack.push_async_callback(lease.give_up)
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
+        pruning = Pruning(database, days=settings.turns_kept_days)
+        await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
         provider, model = make_provider(settings.model, settings.endpoints)
         stack.push_async_callback(provider.aclose)
         if settings.model == LOCAL_MODEL:
@@ -83,7 +87,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         sessions = SessionService(database, counter, budget=settings.history_tokens, agent=settings.agent_name)
         idle = settings.model_idle_seconds
         adapter = ModelAdapter(model=model, provider=Merging(provider), idle_seconds=idle, waits=WAITS)
-        app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools))
+        journal = Journal(database)
+        app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools), journal=journal)
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
@@ -132,6 +137,7 @@ async def open_database(settings: Settings) -> Database:
             await migrate(database)
         elif missing := await pending(database):
             raise StoreError(f"DATABASE_URL: the database lacks {len(missing)} migrations: run `parley migrate`")
+        await verify(database)
     except BaseException:
         await database.aclose()
         raise

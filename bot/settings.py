@@ -67,6 +67,7 @@ class Settings(BaseSettings):
     reply_max_messages: int = Field(default=5, gt=0)
     turns_at_once: int = Field(default=100, gt=0)
     turn_max_attempts: int = Field(default=3, gt=0)
+    turns_kept_days: float = Field(default=30, gt=0)
     lease_seconds: float = Field(default=10, gt=0)
     stop_seconds: float = Field(default=20, gt=0)
     catch_up_hours: float = Field(default=24, ge=0)
@@ -173,6 +174,11 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {_SLACK_APPS}, your app, under "
                 "OAuth & Permissions"
+            )
+        if self.catch_up_hours >= self.turns_kept_days * 24:
+            raise ValueError(
+                "CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS; what was answered before would not be known any "
+                "more, and be answered again"
             )
         if "DYNO" in os.environ and self.database.startswith("sqlite") and not self.allow_ephemeral_database:
             raise ValueError(

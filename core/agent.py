@@ -11,6 +11,7 @@ from google.adk.models import BaseLlm
 from google.adk.tools.base_tool import BaseTool
 
 from core.errors import SettingsError
+from core.journal import Journal
 from core.plugins import GuardPlugin
 
 #: ADK re-sends what was stored under another name as somebody else's words, so a name is for life.
@@ -35,8 +36,13 @@ class AgentConfig:
     description: str = "A helpful teammate."
 
 
-def make_app(config: AgentConfig, *, model: BaseLlm, tools: Sequence[BaseTool] = ()) -> App:
+def make_app(
+    config: AgentConfig, *, model: BaseLlm, tools: Sequence[BaseTool] = (), journal: Journal | None = None
+) -> App:
     """An ADK app around one agent.
+
+    Args:
+        journal: keeps the calls of tools from being made twice, in sessions that are kept.
 
     Raises:
         SettingsError: ADK takes no such name.
@@ -54,4 +60,4 @@ def make_app(config: AgentConfig, *, model: BaseLlm, tools: Sequence[BaseTool] =
         instruction=instruction,
         tools=list(tools),
     )
-    return App(name=config.name, root_agent=agent, plugins=[GuardPlugin()])
+    return App(name=config.name, root_agent=agent, plugins=[GuardPlugin(journal)])

@@ -12,8 +12,13 @@ from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from core.errors import ToolError
+from core.journal import Call, Entry, Journal
 from core.models.messages import clean_text
 from core.secrets import redact
+from core.sessions.history import INTERRUPTED
+from core.sessions.service import StoredSession
+from core.tools import contain, is_idempotent
 
 log = logging.getLogger(__name__)
 
@@ -26,28 +31,55 @@ RESULT_LIMIT = 100_000
 
 
 class GuardPlugin(BasePlugin):
-    """Keeps a model's slip or a tool's fault from ending the run: the model is told and goes on."""
+    """Keeps a model's slip or a tool's fault from ending the run, and a call from being made twice.
 
-    def __init__(self) -> None:
+    The two are one plugin, for ADK asks its plugins in their order, and none behind the first that answers. A call must
+    not be in the journal before it is known that it is not refused; and what the journal has of its result must be what
+    the model is told. The one that refuses and tells would have to come first for the one, and last for the other.
+    Where an app has plugins of its own, this one comes first: what they answer is journalled as the tool's answer.
+
+    Args:
+        journal: keeps the calls that are made in kept sessions. Those of an agent that is itself run as a tool, in a
+            session of its own that nobody keeps, are a part of that tool's call.
+    """
+
+    def __init__(self, journal: Journal | None = None) -> None:
         super().__init__(name="parley_guard")
+        self._journal = journal
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Answer a transfer to an agent that does not exist with the names of those that do."""
-        if not isinstance(tool, TransferToAgentTool):
+        """Answer a transfer to an agent that does not exist with the names of those that do, and a call that was made
+        before with what came of it then.
+
+        Raises:
+            StoreError: the call cannot be written into the journal; it is not made.
+        """
+        contain(tool)
+        if isinstance(tool, TransferToAgentTool):
+            return _wrong_agent(tool, tool_args)
+        call = self._call(tool, tool_args, tool_context)
+        if self._journal is None or call is None or await _asks_first(tool, tool_args, tool_context):
             return None
-        valid = list(tool._agent_names)  # ADK offers these in the tool's declaration alone
-        if tool_args.get("agent_name") in valid:
+        entry = await self._journal.begin(call)
+        if entry is None:
             return None
-        wrong, names = tool_args.get("agent_name"), ", ".join(valid)
-        return {"error": f"Agent {wrong!r} does not exist. Valid agents: {names}."}
+        if (is_idempotent(tool) and not entry.ended) or _is_decided(entry, tool_context):
+            await self._journal.begin_again(call)
+            return None
+        return _Recorded.of(entry, tool, tool_context)
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> Any:
-        """Tell the model the result without secrets, and as what can be stored and sent again."""
+        """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
+        if isinstance(result, _Recorded):
+            return None
         told = _told(result)
+        call = self._call(tool, tool_args, tool_context)
+        if self._journal is not None and call is not None:
+            await self._journal.end(call, told, tool_context.actions)
         return None if told == result else told
 
     async def on_tool_error_callback(
@@ -57,7 +89,67 @@ class GuardPlugin(BasePlugin):
         if not isinstance(error, Exception):  # a cancellation comes here too, and goes on whatever we say
             return None
         log.warning("tool %s failed", tool.name, exc_info=error)
-        return {"error": redact(f"{tool.name} failed: {type(error).__name__}: {error}")[:ERROR_LIMIT]}
+        raised = error.__cause__ if isinstance(error, ToolError) and error.__cause__ else error
+        return {"error": redact(f"{tool.name} failed: {type(raised).__name__}: {raised}")[:ERROR_LIMIT]}
+
+    def _call(self, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> Call | None:
+        session = tool_context.session
+        if not isinstance(session, StoredSession) or type(tool) is BaseTool:  # ADK: a name that no tool has
+            return None
+        return Call(
+            session=session.id,
+            generation=session.generation,
+            run=tool_context.invocation_id,
+            id=tool_context.function_call_id or tool.name,
+            tool=tool.name,
+            arguments=tool_args,
+        )
+
+
+class _Recorded(dict[str, Any]):
+    """A result out of the journal: it is told as it was, and not written again."""
+
+    @classmethod
+    def of(cls, entry: Entry, tool: BaseTool, tool_context: ToolContext) -> "_Recorded":
+        """What an earlier attempt at the call came to; what it changed besides is changed."""
+        if not entry.ended:
+            return cls(error=INTERRUPTED)
+        changed = entry.actions.state_delta
+        tool_context.state.update(changed)
+        for name in entry.actions.model_fields_set - {"state_delta"}:
+            setattr(tool_context.actions, name, getattr(entry.actions, name))
+        if isinstance(entry.result, dict):
+            return cls(entry.result)
+        if entry.result is None and tool.is_long_running:  # its answer is yet to come, and nothing is what it said
+            return cls()
+        return cls(result=entry.result)
+
+
+async def _asks_first(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:
+    """Whether ADK will not make the call, but have a person asked."""
+    if tool_context.tool_confirmation is not None:
+        return False
+    try:
+        return await tool.check_require_confirmation(tool_args, tool_context) is True
+    except Exception:  # ADK asks again behind us, and has the model told that the tool failed
+        return False
+
+
+def _is_decided(entry: Entry, tool_context: ToolContext) -> bool:
+    """Whether the call ended in a question to a person, and ADK makes it again for it was answered: the question is
+    in the history then.
+    """
+    asked = entry.actions.requested_tool_confirmations or entry.actions.requested_auth_configs
+    id_ = tool_context.function_call_id
+    return bool(asked) and any(
+        answer.id == id_ for event in tool_context.session.events for answer in event.get_function_responses()
+    )
+
+
+def _wrong_agent(tool: TransferToAgentTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
+    valid = list(tool._agent_names)  # ADK offers these in the tool's declaration alone
+    wrong = tool_args.get("agent_name")
+    return None if wrong in valid else {"error": f"Agent {wrong!r} does not exist. Valid agents: {', '.join(valid)}."}
 
 
 def _told(result: Any) -> Any:

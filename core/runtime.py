@@ -2,29 +2,32 @@
 
 import logging
 import re
-from collections.abc import AsyncGenerator, Iterator
+import warnings
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
+from copy import copy
 from typing import Any
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
-from google.adk.agents.invocation_context import LlmCallsLimitExceededError
+from google.adk.agents.invocation_context import InvocationContext, LlmCallsLimitExceededError
 from google.adk.agents.run_config import RunConfig, StreamingMode, ToolThreadPoolConfig
-from google.adk.apps import App
+from google.adk.apps import App, ResumabilityConfig
 from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from google.adk.events.event import Event
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import Runner
-from google.adk.sessions import InMemorySessionService
+from google.adk.sessions import InMemorySessionService, Session
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
 from core.endings import BLOCKED, ended
-from core.errors import ContentBlockedError, ProviderError, StepLimitError
+from core.errors import ContentBlockedError, ParleyError, ProviderError, StepLimitError
 from core.events import StreamEvent
 from core.models.adapter import NO_CONTENT
 from core.models.attempts import takes_back
 from core.models.provider import Usage
+from core.sessions.reopening import correction_of
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +40,11 @@ _INVENTED_AGENT = re.compile(
 
 #: Threads for tools that are plain functions; ADK would run those on the event loop.
 _TOOL_THREADS = 32
+
+
+with warnings.catch_warnings():  # ADK: to go on with a run is an experiment
+    warnings.simplefilter("ignore")
+    _RESUMABLE = ResumabilityConfig(is_resumable=True)
 
 
 class AgentRuntime:
@@ -59,7 +67,7 @@ class AgentRuntime:
         self.app = app
         self.sessions = sessions
         self.max_llm_calls = max_llm_calls
-        self._runner = Runner(
+        self._runner = _Runner(
             app=app, session_service=sessions, artifact_service=artifacts or InMemoryArtifactService()
         )
 
@@ -83,8 +91,9 @@ class AgentRuntime:
         (seeds: hallucination retry).
 
         Args:
-            run_id: what the run stores is stored under it. A run that goes on with what an earlier one has stored
-                under the same id does not store `text` again.
+            run_id: what the run stores is stored under it, and under `correction_of` it. A run that goes on with what
+                an earlier one has stored under the same id does not store `text` again, and its reply begins with
+                what that one has said.
         """
         said: dict[str, Any] = {
             "user_id": user_id,
@@ -101,13 +110,13 @@ class AgentRuntime:
                     yield event
         if failed is None or failed.error is None:
             return
-        correction = self._correction(failed.error)
+        correction = text if isinstance(failed.error, _CorrectedError) else self._correction(failed.error)
         if correction is None:
             yield failed
             return
-        log.warning("the model named an agent that does not exist; telling it the right names")
         yield StreamEvent("step_reset")
-        async with aclosing(self._stream_once(text=correction, **said)) as events:
+        again = self._stream_once(text=correction, run_id=run_id and correction_of(run_id), **said)
+        async with aclosing(again) as events:
             async for event in events:
                 if event.error is not None and not event.call_id:
                     event.error.__cause__ = event.error.__cause__ or failed.error
@@ -132,7 +141,8 @@ class AgentRuntime:
     async def _stream_once(
         self, *, user_id: str, session_id: str, text: str, speaker: str, streaming: bool, run_id: str | None = None
     ) -> AsyncGenerator[StreamEvent, None]:
-        run = self._runner.run_async(
+        runner = copy(self._runner)
+        run = runner.run_async(
             user_id=user_id,
             session_id=session_id,
             invocation_id=run_id,
@@ -146,6 +156,9 @@ class AgentRuntime:
         )
         steps = _Steps()
         try:
+            if run_id is not None:
+                for told in steps.retold(await runner.stored(run_id, user_id=user_id, session_id=session_id)):
+                    yield told
             async with aclosing(run) as events:
                 async for event in events:
                     for told in steps.take(event):
@@ -156,18 +169,72 @@ class AgentRuntime:
             limit.__cause__ = error
             yield StreamEvent("error", error=limit)
         except Exception as error:
-            yield StreamEvent("error", error=error)
+            yield StreamEvent("error", error=_ours(error))
 
     def _correction(self, error: Exception) -> str | None:
         found = _INVENTED_AGENT.search(str(error))
         valid = list(_sub_agents(self.app.root_agent))
         if found is None or not valid:
             return None
+        log.warning("the model named an agent that does not exist; telling it the right names")
         name = next(group for group in found.groups() if group)
         return (
             f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
             "Please retry using one of the valid agent names listed above.]"
         )
+
+
+class _CorrectedError(Exception):
+    """The run named an agent that does not exist, and is to go on behind what it was told about that."""
+
+
+class _Runner(Runner):
+    """ADK's runner, made to go on where a run was broken off.
+
+    For ADK that is a property of the app, and costs every run a stored event for each agent that ends. A run of an
+    `LlmAgent` needs none of those: it goes on from its calls. An agent of any other kind keeps in them how far it has
+    come.
+
+    One object is for one run.
+    """
+
+    _session: Session | None = None
+
+    async def stored(self, run_id: str, **session: str) -> list[Event]:
+        """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
+
+        Raises:
+            _CorrectedError: it has named an agent that does not exist, and was told so.
+        """
+        self._session = await self._get_or_create_session(**session)
+        if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
+            raise _CorrectedError
+        return _of_run(self._session, run_id)
+
+    async def _get_or_create_session(self, **session: Any) -> Session:
+        return self._session or await super()._get_or_create_session(**session)
+
+    def _new_invocation_context(self, session: Session, **more: Any) -> InvocationContext:  # ADK: an extension point
+        context = super()._new_invocation_context(session, **more)
+        if not isinstance(self.agent, LlmAgent):
+            context.resumability_config = _RESUMABLE
+            context.populate_invocation_agent_states()
+        elif _open_calls(_of_run(session, context.invocation_id)):
+            context.resumability_config = _RESUMABLE
+        return context
+
+
+def _of_run(session: Session, run_id: str) -> list[Event]:
+    return [event for event in session.events if event.invocation_id == run_id]
+
+
+def _open_calls(events: Sequence[Event]) -> set[str | None]:
+    """The calls that are to be made yet; a long-running one may have been, and its answer is to come."""
+    answered = {answer.id for event in events for answer in event.get_function_responses()}
+    made = (
+        {call.id for call in event.get_function_calls()} - (event.long_running_tool_ids or set()) for event in events
+    )
+    return set().union(*made) - answered
 
 
 class _Steps:
@@ -208,6 +275,14 @@ class _Steps:
             self._usage = _add(self._usage, event.usage_metadata)
         self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
 
+    def retold(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
+        """What an earlier attempt at the run has said, and the calls that are made now."""
+        open_calls = _open_calls(stored)
+        for event in stored:
+            for told in self.take(event):
+                if not told.tool or told.call_id in open_calls:
+                    yield told
+
     def end(self) -> StreamEvent:
         if self._error_code in BLOCKED:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
@@ -240,6 +315,16 @@ class _Steps:
                 yield StreamEvent("text_delta", text=after[len(before) :])
         else:
             yield StreamEvent("step_reset", text=after)
+
+
+def _ours(error: Exception) -> Exception:
+    """The error that a plugin of ours raised, out of those in which ADK has wrapped it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ParleyError):
+            return cause
+        cause = cause.__cause__
+    return error
 
 
 def _visible_text(event: Event) -> str:

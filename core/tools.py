@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from google.adk.tools.base_tool import BaseTool
@@ -22,6 +22,8 @@ from core.errors import ToolError
 #: Tools have threads of their own: one that hangs must not take those by which names are resolved.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
 
+AnyTool = TypeVar("AnyTool", bound=Callable[..., Any] | BaseTool)
+
 Handler = Callable[[dict[str, Any]], Awaitable[Any] | Any]
 
 
@@ -32,12 +34,14 @@ class Tool:
     Attributes:
         handler: called with the arguments that the model gave; a function that blocks runs in a thread.
         parameters: the JSON Schema of the arguments.
+        idempotent: whether a call may be made again when it is not known if it took effect: see `idempotent`.
     """
 
     name: str
     description: str
     handler: Handler
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    idempotent: bool = False
 
 
 class ToolAdapter(BaseTool):
@@ -46,6 +50,7 @@ class ToolAdapter(BaseTool):
     def __init__(self, tool: Tool) -> None:
         super().__init__(name=tool.name, description=tool.description)
         self._tool = tool
+        self.idempotent = tool.idempotent
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
@@ -61,6 +66,41 @@ class ToolAdapter(BaseTool):
         call = partial(contextvars.copy_context().run, handler, args)
         result = await asyncio.get_running_loop().run_in_executor(_THREADS, call)
         return await result if inspect.isawaitable(result) else result
+
+
+def idempotent(tool: AnyTool) -> AnyTool:
+    """Mark a function, or a tool of ADK's, as one that does the same whether it is called once or twice.
+
+    A call that was under way when the process died is told to the model as "interrupted, may have taken effect"; that
+    of a tool which is marked is made again. For a `Tool` there is the argument of that name.
+    """
+    tool.__dict__["idempotent"] = True
+    return tool
+
+
+def is_idempotent(tool: BaseTool) -> bool:
+    """Whether a tool is marked, or the function that it is made of."""
+    return any(getattr(marked, "idempotent", False) is True for marked in (tool, getattr(tool, "func", None)))
+
+
+def contain(tool: BaseTool) -> None:
+    """Let nothing out of a tool that would end the process: `SystemExit` or its like is raised as a `ToolError`."""
+    run = tool.run_async
+    if getattr(run, "contained", False):
+        return
+
+    async def contained(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        try:
+            return await run(args=args, tool_context=tool_context)
+        except (Exception, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
+            if type(error).__module__.startswith("google.adk."):  # so a run within the tool says that it has to wait
+                raise
+            raise ToolError(f"{tool.name} raised {type(error).__name__}") from error
+
+    contained.__dict__["contained"] = True
+    tool.__dict__["run_async"] = contained
 
 
 def adapt(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
@@ -107,6 +147,7 @@ current_time = Tool(
     name="current_time",
     description="The current date, weekday and time in a time zone.",
     handler=_current_time,
+    idempotent=True,
     parameters={
         "type": "object",
         "properties": {

@@ -1,15 +1,8 @@
 """Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
 
-    running ──> answered ──> done          the final text is kept, then shown
-     │  ↑  │        ├──────> failed        it could not be shown
-     │  │  │        └──────> cancelled     a reset came before it was shown
-     │  │  ├───────────────> failed        an apology was shown
-     │  │  └───────────────> cancelled     a reset or a stop ended it
-     ↓  │
-    queued                                 its worker has handed it back
-
-A turn that failed stays so. To try it again is a turn of its own, of the kind `retry`: it answers the same messages,
-in the reply of the one that failed, and goes on with what that one's run has stored.
+`STEPS` says what becomes of a turn. One that failed stays so. To try it again is a turn of its own, of the kind
+`retry`: it answers the same messages, in the reply of the one that failed, and goes on with what that one's run has
+stored.
 
 A session has at most one turn that is `queued`, `running` or `answered`: the database holds it to that.
 
@@ -49,8 +42,22 @@ PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0, 15.0, 20.0, 20.0, 20.0)
 #: How many messages one turn answers at most.
 MESSAGES = 20
 
+State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
 Ended = Literal["done", "failed", "cancelled"]
 Kind = Literal["message", "retry"]
+
+
+#: From which state to which a turn may go, and when it does.
+STEPS: Mapping[tuple[State, State], str] = {
+    ("running", "answered"): "the final text is kept",
+    ("answered", "done"): "it is shown",
+    ("answered", "failed"): "it cannot be shown",
+    ("answered", "cancelled"): "a reset",
+    ("running", "failed"): "an apology is shown",
+    ("running", "cancelled"): "a reset, a stop",
+    ("running", "queued"): "its worker hands it back",
+    ("queued", "running"): "another one claims it",
+}
 
 
 def is_under_way(table: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -134,7 +141,7 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, chunks=list(chunks))
+        await self._write(turn, ("running", "answered"), chunks=list(chunks))
 
     async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any]) -> None:
         """Keep the final text before it is shown.
@@ -142,7 +149,7 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, state="answered", text=text, usage=dict(usage))
+        await self._write(turn, _before("answered"), state="answered", text=text, usage=dict(usage))
 
     async def hand_back(self, turn: Turn) -> None:
         """Leave the turn to whoever claims it next; that it was tried does not count.
@@ -151,7 +158,7 @@ class Turns:
             TurnLostError: another worker has taken the turn.
         """
         state = sa.case((turns.c.state == "running", "queued"), else_=turns.c.state)
-        await self._write(turn, state=state, owner=None, attempt=0)
+        await self._write(turn, ("running", "answered"), state=state, owner=None, attempt=0)
 
     async def cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
         """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
@@ -195,25 +202,23 @@ class Turns:
             TurnLostError: another worker has taken the turn.
         """
         text = sa.case((_is_over(turns), None), else_=turns.c.text)
-        await self._write(turn, state=state, error=error, finished_at=time.time(), text=text)
+        await self._write(turn, _before(state), state=state, error=error, finished_at=time.time(), text=text)
 
-    def _mine(self, turn: Turn) -> sa.Update:
-        ours = (turns.c.owner == self._lease.worker) & (turns.c.attempt == turn.attempt)
-        return sa.update(turns).where(turns.c.id == turn.id, ours)
-
-    async def _write(self, turn: Turn, **values: Any) -> None:
+    async def _write(self, turn: Turn, states: Collection[State], **values: Any) -> None:
+        """Write of a turn that is in one of the states."""
         for pause in self._pauses:
             try:
-                return await self._execute(turn, values)
+                return await self._execute(turn, states, values)
             except TurnLostError:
                 raise
             except StoreError as error:
                 log.warning("a turn cannot be written (%s); trying again in %s s", error, pause)
                 await asyncio.sleep(pause)
-        return await self._execute(turn, values)
+        return await self._execute(turn, states, values)
 
-    async def _execute(self, turn: Turn, values: Mapping[str, Any]) -> None:
-        update = self._mine(turn).values(**values).returning(_is_over(turns))
+    async def _execute(self, turn: Turn, states: Collection[State], values: Mapping[str, Any]) -> None:
+        ours = (turns.c.owner == self._lease.worker) & (turns.c.attempt == turn.attempt) & turns.c.state.in_(states)
+        update = sa.update(turns).where(turns.c.id == turn.id, ours).values(**values).returning(_is_over(turns))
         async with self._database.write() as connection:
             row = (await connection.execute(update)).one_or_none()
             if row is None:
@@ -304,6 +309,11 @@ class Turns:
                 turn = replace(turn, messages=(await _said(connection, {turn.origin}))[turn.origin])
             begun.append(turn)
         return begun
+
+
+def _before(state: State) -> set[State]:
+    """Where a turn may come from, and the state itself: what is written twice is no fault."""
+    return {source for source, target in STEPS if target == state} | {state}
 
 
 def _is_over(table: sa.Table) -> sa.ColumnElement[bool]:

@@ -15,9 +15,11 @@ from google.adk.apps import App
 from google.adk.events.event import Event
 from google.adk.sessions import Session
 from google.adk.tools.base_tool import BaseTool
+from google.adk.workflow import Workflow
 
 from core.agent import DEFAULT_NAME, AgentConfig, make_app
 from core.events import StreamEvent
+from core.journal import Journal
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, ProviderEvent, Request, Text
 from core.plugins import GuardPlugin
@@ -128,6 +130,7 @@ class Converse(Protocol):
         provider: ScriptedProvider | None = None,
         *,
         app: App | None = None,
+        root: BaseAgent | Workflow | None = None,
         tools: Sequence[Tool | BaseTool | Callable[..., Any]] = (),
         budget: int | None = None,
         agent: str = DEFAULT_NAME,
@@ -136,13 +139,14 @@ class Converse(Protocol):
 
 @pytest.fixture
 async def converse(tmp_path: Path) -> AsyncIterator[Converse]:
-    """Begins a conversation with the default agent over a provider, or with an app."""
+    """Begins a conversation with the default agent over a provider, with an agent of any kind, or with an app."""
     async with AsyncExitStack() as stack:
 
         async def begin(
             provider: ScriptedProvider | None = None,
             *,
             app: App | None = None,
+            root: BaseAgent | Workflow | None = None,
             tools: Sequence[Tool | BaseTool | Callable[..., Any]] = (),
             budget: int | None = None,
             agent: str = DEFAULT_NAME,
@@ -153,7 +157,10 @@ async def converse(tmp_path: Path) -> AsyncIterator[Converse]:
             sessions = SessionService(database, TokenCounter(tmp_path), budget=budget, agent=agent)
             model = adapter(provider or ScriptedProvider())
             config = AgentConfig(name=agent or DEFAULT_NAME)
-            app = app or make_app(config, model=model, tools=[adapt(tool) for tool in tools])
+            journal = Journal(database)
+            if root is not None:
+                app = App(name=DEFAULT_NAME, root_agent=root, plugins=[GuardPlugin(journal)])
+            app = app or make_app(config, model=model, tools=[adapt(tool) for tool in tools], journal=journal)
             runtime = AgentRuntime(app, sessions)
             stack.push_async_callback(runtime.aclose)
             await sessions.create_session(app_name=app.name, user_id=USER, session_id=SESSION)

@@ -39,7 +39,8 @@ from core.inbox import Accepted, Inbox
 from core.places import Places
 from core.store.database import Database
 from core.store.migrate import migrate
-from core.tools import load_tools
+from core.tools import is_idempotent, load_tools
+from core.turns import STEPS, Ended
 from sandbox.discord import DiscordSandbox
 
 ROOT = Path(__file__).parents[1]
@@ -268,6 +269,17 @@ def test_the_page_of_errors_has_the_other_sentences_that_people_read() -> None:
         assert f"| {sentence.removeprefix('⚠️ ')}" in page.replace("⚠️ ", ""), sentence
 
 
+def test_the_diagram_of_a_turn_is_that_of_the_code() -> None:
+    diagram = re.search(
+        r"^stateDiagram-v2\n(.*?)^```", (ROOT / "docs/why/the-life-of-a-turn.md").read_text(), re.M | re.S
+    )
+    assert diagram is not None
+    drawn = {line.strip() for line in diagram[1].splitlines()}
+    steps = {f"{source} --> {target}: {when}" for (source, target), when in STEPS.items()}
+    ends = {f"{state} --> [*]" for state in get_args(Ended)}
+    assert drawn == {"[*] --> running: claimed", *steps, *ends}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_each_link_leads_somewhere(page: Path) -> None:
     for link in _LINK.finditer(page.read_text()):
@@ -290,11 +302,14 @@ def test_the_examples_compile(page: Path) -> None:
 
 
 async def test_the_tools_of_the_page_are_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    function, declared = examples(DOCS / "howto" / "write-a-tool.md")
+    function, marked, declared = examples(DOCS / "howto" / "write-a-tool.md")
     (tmp_path / "team_of_the_page.py").write_text(function)
     (tmp_path / "rating_of_the_page.py").write_text(declared)
     monkeypatch.syspath_prepend(tmp_path)
-    on_call, rate = load_tools(["team_of_the_page:on_call", "rating_of_the_page:rate"])
+    (tmp_path / "marked_of_the_page.py").write_text(marked)
+    names = ["team_of_the_page:on_call", "rating_of_the_page:rate", "marked_of_the_page:holidays"]
+    on_call, rate, holidays = load_tools(names)
+    assert [is_idempotent(tool) for tool in (on_call, rate, holidays)] == [False, False, True]
 
     context: Any = None  # neither of them looks at it
     assert (on_call.name, rate.name) == ("on_call", "rate")

@@ -2,8 +2,9 @@
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from google.adk.events.event import Event
 from google.genai import types
@@ -125,11 +126,13 @@ def sendable(events: Sequence[Event]) -> list[Event]:
     """A history in which every call has its answer, no answer lacks its call, and no id means two calls.
 
     A call that was never answered and is followed by other messages is answered with `INTERRUPTED`. What may
-    still be answered stays as it is: a long-running call, and the calls of the last message.
+    still be answered stays as it is: a long-running call, and the calls of the last message, which is each one's own
+    for agents that work side by side.
     """
     paired = list(_paired(events))
     answered = {id_ for event in paired for id_ in _response_ids(event)}
-    last_words = max((i for i, event in enumerate(paired) if role_of(event) in ("user", "assistant")), default=-1)
+    last_words = {event.branch: i for i, event in enumerate(paired) if role_of(event) == "assistant"}
+    last_said = max((i for i, event in enumerate(paired) if role_of(event) == "user"), default=-1)
     whole: list[Event] = []
     due: list[Event] = []
     for i, event in enumerate(paired):
@@ -138,19 +141,22 @@ def sendable(events: Sequence[Event]) -> list[Event]:
             due = []
         whole.append(event)
         open_ids = set(_call_ids(event)) - answered - (event.long_running_tool_ids or set())
-        if open_ids and i < last_words:
+        if open_ids and i < max(last_said, last_words.get(event.branch, -1)):
             due.append(interrupted(event, open_ids))
     return whole
 
 
 def interrupted(event: Event, ids: set[str]) -> Event:
     """The answer to those of an event's calls that nothing else has answered."""
-    calls = [call for call in event.get_function_calls() if call.id in ids]
+    return answering(event, {id_: {"error": INTERRUPTED} for id_ in ids})
+
+
+def answering(event: Event, told: Mapping[str, dict[str, Any]]) -> Event:
+    """An answer to calls of an event, by their ids."""
     parts = [
-        types.Part(
-            function_response=types.FunctionResponse(id=call.id, name=call.name, response={"error": INTERRUPTED})
-        )
-        for call in calls
+        types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response=told[call.id]))
+        for call in event.get_function_calls()
+        if call.id is not None and call.id in told
     ]
     return Event(
         author=event.author,

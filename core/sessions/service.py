@@ -22,7 +22,7 @@ from core.sessions.history import is_user_message, sendable
 from core.sessions.loading import Loader
 from core.sessions.record import Row, is_state_only, measured, media_size, stored
 from core.store.database import Database
-from core.store.schema import blobs, messages, sessions, state
+from core.store.schema import blobs, messages, sessions, state, tool_calls
 from core.store.upsert import insert_new
 from core.tokens import TokenCounter
 
@@ -273,6 +273,7 @@ async def _answer_held(connection: AsyncConnection, session: StoredSession, even
 async def _forget(connection: AsyncConnection, session_id: str) -> None:
     await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
+    await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
 
 

@@ -10,6 +10,7 @@ from alembic.script import ScriptDirectory
 
 from core.errors import StoreError
 from core.store.database import Database
+from core.store.schema import metadata
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -25,6 +26,30 @@ async def migrate(database: Database) -> list[str]:
     """
     async with database.write() as connection:
         return await connection.run_sync(_migrate)
+
+
+async def verify(database: Database) -> None:
+    """See that a database that nothing is pending for has what this version works with.
+
+    Raises:
+        StoreError: it is damaged, in what way; or it cannot be used.
+    """
+    async with database.read() as connection:
+        missing = await connection.run_sync(_missing)
+    if missing:
+        raise StoreError(f"the database is damaged: it lacks {', '.join(missing)}; go back to a copy that is whole")
+
+
+def _missing(connection: sa.Connection) -> list[str]:
+    """The tables and columns that are not there."""
+    found = sa.inspect(connection)
+    there = set(found.get_table_names())
+    columns = {name: {column["name"] for column in found.get_columns(name)} for name in there & metadata.tables.keys()}
+    lost = [f"the table {name}" for name in sorted(metadata.tables.keys() - there)]
+    for name in sorted(columns):
+        wanted = [column.name for column in metadata.tables[name].c]
+        lost += [f"the column {name}.{column}" for column in wanted if column not in columns[name]]
+    return lost
 
 
 async def pending(database: Database) -> list[str]:

@@ -108,7 +108,9 @@ channels = sa.Table(
     sa.Column("heard_at", sa.Double),
 )
 
-#: One call of a tool, from before it is made: `begun`, then `ended` with its result. `run` is the ADK invocation.
+#: One call of a tool, from before it is made: `begun`, then `ended` with its result, as the model is told it, and with
+#: what it did besides (`actions`: changes of the state, say). `run` is the ADK invocation, `hash` the SHA-256 of the
+#: arguments as canonical JSON. A row that stays `begun` is of a call that was broken off.
 tool_calls = sa.Table(
     "tool_calls",
     metadata,
@@ -120,6 +122,7 @@ tool_calls = sa.Table(
     sa.Column("hash", sa.Text, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("result", sa.JSON(none_as_null=True)),
+    sa.Column("actions", sa.JSON(none_as_null=True)),
     sa.Column("begun_at", sa.Double, nullable=False),
 )
 

@@ -43,12 +43,14 @@ class Program:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         self._environment = {**inherited, **settings}
         self._process: asyncio.subprocess.Process | None = None
+        self._before = 0
 
     @property
     def log(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     async def start(self, command: str = "run", *, typed: str = "") -> None:
+        self._before = len(self.log)
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -64,6 +66,12 @@ class Program:
         assert self._process.stdin is not None
         self._process.stdin.write(typed.encode())
         self._process.stdin.close()
+
+    async def ready(self, *, within: float = 60) -> None:
+        """Wait until it says that it is."""
+        async with asyncio.timeout(within):
+            while "bot.app: ready" not in self.log[self._before :]:  # noqa: ASYNC110 - a file tells nobody
+                await asyncio.sleep(0.05)
 
     async def end(self, number: int = signal.SIGTERM, *, within: float = 30) -> int:
         """Send a signal; the exit code."""
@@ -106,6 +114,7 @@ class Bot:
 
     async def connected(self) -> None:
         try:
+            await self.program.ready()
             for platform in self.platforms:
                 await platform.wait_for(partial(_is_connected, platform), timeout=30)
         except TimeoutError as error:
@@ -198,7 +207,7 @@ async def start(slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path) ->
     """Starts a bot of its own on both platforms, for a scenario in which it ends."""
     async with AsyncExitStack() as stack:
 
-        async def begin(**settings: str) -> Bot:
-            return await _started(stack, tmp_path, [Slack(slack), Discord(discord)], settings)
+        async def begin(*, folder: Path = tmp_path, **settings: str) -> Bot:
+            return await _started(stack, folder, [Slack(slack), Discord(discord)], settings)
 
         yield begin

@@ -16,6 +16,7 @@ from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import turns as turns_table
 from core.turns import Turn, Turns
+from tests.core.conftest import done
 from tests.inbounds import inbound
 
 
@@ -69,7 +70,7 @@ async def test_what_comes_while_a_turn_runs_waits(inbox: Inbox, turns: Turns) ->
     assert await inbox.accept(inbound()) is Accepted.NEXT
     (turn,) = await turns.claim(10)
     assert await inbox.accept(inbound()) is Accepted.WAITS
-    await turns.end(turn, "done")
+    await done(turns, turn)
     (turn,) = await turns.claim(10)
     await turns.answered(turn, "text", {})
     assert await inbox.accept(inbound()) is Accepted.WAITS
@@ -107,9 +108,9 @@ async def test_a_reset_that_comes_twice_resets_once(inbox: Inbox) -> None:
 
 async def test_a_reset_forgets_what_was_said(inbox: Inbox, turns: Turns, database: Database) -> None:
     await inbox.accept(inbound("a secret"))
-    (done,) = await turns.claim(10)
-    await turns.answered(done, "the secret answer", {})
-    await turns.end(done, "done")
+    (ended,) = await turns.claim(10)
+    await turns.answered(ended, "the secret answer", {})
+    await turns.end(ended, "done")
     await inbox.accept(inbound("a secret"))
     (running,) = await turns.claim(10)
     await turns.answered(running, "the secret answer", {})
@@ -173,7 +174,7 @@ async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: Inbox, turn
     assert sorted(accepted.name for accepted, _ in tried) == ["KNOWN"] * 7 + ["NEXT"]
     (again,) = await turns.claim(10)
     assert (await retried(inbox, failed))[0] is Accepted.KNOWN
-    await turns.end(again, "done")
+    await done(turns, again)
     assert await inbox.retry(failed.id, author="ada") is Refused.OVER
 
 
@@ -184,7 +185,7 @@ async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbo
     assert (await retried(inbox, failed))[0] is Accepted.WAITS
     (next_one,) = await turns.claim(10)
     assert next_one.inbound == second
-    await turns.end(next_one, "done")
+    await done(turns, next_one)
     (last,) = await turns.claim(10)
     assert last.kind == "retry"
 
@@ -198,10 +199,10 @@ async def test_only_the_author_may_have_it_tried_again(inbox: Inbox, turns: Turn
 async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: Inbox, turns: Turns) -> None:
     failed = await failed_turn(inbox, turns)
     await inbox.accept(inbound(session="place:2"))
-    (done,) = await turns.claim(1)
-    await turns.end(done, "done")
+    (answered,) = await turns.claim(1)
+    await done(turns, answered)
     await inbox.reset(inbound("reset"))
-    for turn_id in (failed.id, done.id, "nothing"):
+    for turn_id in (failed.id, answered.id, "nothing"):
         assert await inbox.retry(turn_id, author="ada") is Refused.OVER
 
 

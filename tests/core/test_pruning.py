@@ -11,7 +11,7 @@ from core.store.schema import inbox as inbox_table
 from core.store.schema import tool_calls
 from core.store.schema import turns as turns_table
 from core.turns import Turns
-from tests.core.conftest import Faulty
+from tests.core.conftest import Faulty, done
 from tests.inbounds import inbound
 
 
@@ -37,7 +37,7 @@ async def counts(database: Faulty) -> dict[str, int]:
 async def answered(inbox: Inbox, turns: Turns, **said: Any) -> None:
     await inbox.accept(inbound(**said))
     (turn,) = await turns.claim(1)
-    await turns.end(turn, "done")
+    await done(turns, turn)
 
 
 async def emptied(database: Faulty, *, days: float = 30) -> None:

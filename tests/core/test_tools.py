@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
 
 from core.errors import ToolError
 from core.models.provider import Done, ToolCall, ToolResult, ToolSpec
-from core.tools import Handler, Tool, ToolAdapter, adapt, current_time, load_tools
+from core.tools import Handler, Tool, ToolAdapter, adapt, current_time, idempotent, is_idempotent, load_tools
 from tests.conversation import Converse, ScriptedProvider
 
 
@@ -102,6 +105,62 @@ async def test_an_async_handler_runs_on_the_loop(converse: Converse) -> None:
 @pytest.mark.parametrize("answer", ["text", 7, None, ["a", "b"]])
 async def test_what_is_no_object_becomes_the_result_of_one(converse: Converse, answer: object) -> None:
     assert await result_of(converse, Tool("t", "T.", lambda _arguments: answer)) == {"result": answer}
+
+
+def exits(code: int = 3) -> None:
+    """Ends the process."""
+    raise SystemExit(code)
+
+
+async def exits_at_once() -> None:
+    """Ends the process, on the event loop."""
+    raise SystemExit(3)
+
+
+async def interrupts(_arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
+class Unheard(BaseException):
+    pass
+
+
+class Rude(BaseTool):
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(name=self.name, description=self.description)
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        raise Unheard("of")
+
+
+@pytest.mark.parametrize(
+    ("tool", "error"),
+    [
+        (exits, "exits failed: SystemExit: 3"),
+        (exits_at_once, "exits_at_once failed: SystemExit: 3"),
+        (Tool("stop", "Stops.", interrupts), "stop failed: KeyboardInterrupt: "),
+        (Tool("exit", "Exits.", lambda _arguments: exits(4)), "exit failed: SystemExit: 4"),
+        (Rude(name="rude", description="Is rude."), "rude failed: Unheard: of"),
+    ],
+    ids=["function", "async function", "async tool", "tool", "ADK's"],
+)
+async def test_a_tool_that_would_end_the_process_has_failed(
+    converse: Converse, tool: Tool | BaseTool | Callable[..., Any], error: str
+) -> None:
+    assert await result_of(converse, tool) == {"error": error}
+
+
+def test_what_is_idempotent_says_so() -> None:
+    def look() -> None:
+        """Looks."""
+
+    tool = Tool("look", "Looks.", str)
+    assert [is_idempotent(adapt(each)) for each in (look, tool, FunctionTool(look))] == [False] * 3
+    assert is_idempotent(adapt(replace(tool, idempotent=True)))
+    assert is_idempotent(idempotent(FunctionTool(look)))
+    assert not is_idempotent(FunctionTool(look))
+    assert is_idempotent(adapt(idempotent(look)))
+    assert is_idempotent(FunctionTool(look))
 
 
 def test_tools_are_found_by_module_and_name() -> None:

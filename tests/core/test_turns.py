@@ -16,7 +16,7 @@ from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.turns import MESSAGES, Turn, Turns
-from tests.core.conftest import Faulty, worker_on
+from tests.core.conftest import Faulty, done, worker_on
 from tests.inbounds import inbound
 
 
@@ -34,7 +34,7 @@ async def test_the_messages_of_a_session_are_taken_as_they_were_sent_and_while_n
     (turn,) = await turns.claim(10)
     await inbox.accept(third)
     assert await turns.claim(10, running=[turn.id]) == []
-    await turns.end(turn, "done")
+    await done(turns, turn)
     (last,) = await turns.claim(10)
     assert turn.messages + last.messages == (first, second, third)
 
@@ -82,10 +82,10 @@ async def test_the_database_itself_refuses_a_second_turn_of_a_session(
 async def test_a_turn_that_was_left_over_is_taken_up_as_it_was(inbox: Inbox, turns: Turns, database: Faulty) -> None:
     for number in range(3):
         await inbox.accept(inbound(session=f"place:{number}"))
-    running, answered, done = await turns.claim(10)
+    running, answered, ended = await turns.claim(10)
     await turns.shown(running, ["m1", "m2"])
     await turns.answered(answered, "the answer", {"input": 1})
-    await turns.end(done, "done")
+    await done(turns, ended)
     one, other = await (await successor(database, turns)).claim(10)
     assert one == replace(running, chunks=("m1", "m2"), attempt=2, is_resumed=True)
     assert other == replace(answered, text="the answer", attempt=2, is_resumed=True)
@@ -110,7 +110,7 @@ async def test_what_waited_together_is_answered_together_and_by_every_attempt(
     new = await successor(database, turns)
     (again,) = await new.claim(10)
     assert again.messages == turn.messages
-    await new.end(again, "done")
+    await done(new, again)
     (last,) = await new.claim(10)
     assert last.messages == (later,)
 
@@ -120,7 +120,7 @@ async def test_one_turn_answers_so_many_messages_and_no_more(inbox: Inbox, turns
     for message in said:
         await inbox.accept(message)
     (turn,) = await turns.claim(10)
-    await turns.end(turn, "done")
+    await done(turns, turn)
     (rest,) = await turns.claim(10)
     assert turn.messages + rest.messages == tuple(said)
     assert rest.messages == (said[-1],)
@@ -227,7 +227,7 @@ async def test_a_passing_fault_of_the_database_loses_no_end(inbox: Inbox, turns:
     database.failures = 2
     await turns.answered(turn, "text", {})
     database.failures = 2
-    await turns.end(turn, "done")
+    await done(turns, turn)
     assert await column(database, turns_table.c.state) == ["done"]
 
 
@@ -238,7 +238,7 @@ async def test_a_fault_that_stays_is_told_after_some_attempts_and_the_turn_is_ta
     (turn,) = await turns.claim(1)
     database.failures = 100
     with pytest.raises(StoreError):
-        await turns.end(turn, "done")
+        await done(turns, turn)
     assert database.failures == 97
     database.failures = 0
     assert [left.id for left in await turns.claim(10)] == [turn.id]
@@ -282,7 +282,7 @@ async def test_every_message_gets_one_turn_in_the_order_of_its_session(
         assert len({turn.session_id for turn in claimed}) == len(claimed)
         for turn in claimed:
             taken += turn.messages
-            await turns.end(turn, "done")
+            await done(turns, turn)
     for name in "abc":
         session = f"p:{name}"
         expected = sorted((m for m in messages if m.session_id == session), key=lambda m: m.sent_at)

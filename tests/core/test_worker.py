@@ -52,7 +52,7 @@ class Bench:
                 await self.last_word()
             raise
         finally:
-            await self.turns.end(turn, "done")
+            await self.turns.end(turn, "failed")
             self.ended.append(turn.inbound.text)
             await self._tell()
 
@@ -254,7 +254,7 @@ async def test_what_another_worker_has_taken_is_ended_without_a_word(
         (taken,) = await other.claim(1)
         await bench.until(lambda: bench.stops)
         assert bench.stops == [(LOST,)]
-        await other.end(taken, "done")
+        await other.end(taken, "failed")
 
 
 async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 
 from core.errors import StoreError
 from core.store.database import Database
-from core.store.migrate import migrate, pending
+from core.store.migrate import migrate, pending, verify
 from core.store.schema import metadata
 
 
@@ -32,6 +32,12 @@ def tables(path: Path) -> dict[str, str]:
     rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     connection.close()
     return {name: " ".join(sql.split()) for name, sql in rows if name != "alembic_version"}
+
+
+def content(path: Path, new: bytes | None = None) -> bytes:
+    if new is not None:
+        path.write_bytes(new)
+    return path.read_bytes()
 
 
 async def test_migrations_and_schema_agree(database: Database, path: Path, tmp_path: Path) -> None:
@@ -55,6 +61,28 @@ async def test_what_is_pending_is_applied_once(database: Database) -> None:
     assert await migrate(database) == waiting
     assert await pending(database) == []
     assert await migrate(database) == []
+
+
+async def test_a_database_that_lacks_something_is_told_what_and_left_alone(database: Database, path: Path) -> None:
+    await migrate(database)
+    await verify(database)
+    connection = sqlite3.connect(path)
+    connection.executescript("DROP TABLE blobs; ALTER TABLE turns DROP COLUMN usage")
+    connection.close()
+    before = content(path)
+    with pytest.raises(StoreError, match=r"lacks the table blobs, the column turns\.usage; go back"):
+        await verify(database)
+    assert content(path) == before
+
+
+async def test_a_file_that_is_no_database_is_told_to_be_none(path: Path) -> None:
+    before = b"this is a letter to my grandmother, and nothing else. " * 100
+    content(path, before)
+    database = Database(f"sqlite+aiosqlite:///{path}")
+    with pytest.raises(StoreError, match="SQLITE_NOTADB"):
+        await migrate(database)
+    await database.aclose()
+    assert content(path) == before
 
 
 async def test_a_newer_database_is_named_and_left_alone(database: Database, path: Path) -> None:

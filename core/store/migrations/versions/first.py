@@ -103,6 +103,7 @@ def upgrade() -> None:
         sa.Column("hash", sa.Text(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("result", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("actions", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("begun_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("session", "run", "id", name=op.f("pk_tool_calls")),
     )

@@ -1,0 +1,82 @@
+"""What a team member sees of several processes on one PostgreSQL, and of two on one SQLite file."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+from sandbox.models import Asked, Pause, Say, Turn
+from tests.acceptance.conftest import Program, Start
+from tests.acceptance.platforms import Platform
+from tests.acceptance.test_life import talks
+
+
+async def test_what_a_killed_worker_ran_is_taken_up_by_the_other_within_its_lease(
+    start: Start, postgres: str, tmp_path: Path
+) -> None:
+    settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
+    one = await start(**settings)
+    one.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
+    here = talks(one)
+
+    async def before(platform: Platform) -> None:
+        await here[platform].say("first")
+        await one.reply(platform, here[platform], lambda text: text.startswith("Beginning"))
+
+    await one.everywhere(before)
+    (tmp_path / "other").mkdir()
+    other = await start(folder=tmp_path / "other", **settings)
+    other.answer = whole
+    await one.program.end(signal.SIGKILL)
+
+    async def after(platform: Platform) -> None:
+        await other.reply(platform, here[platform], lambda text: text == "The whole answer.")
+        assert len(here[platform].replies()) == 1
+
+    async with asyncio.timeout(15):
+        await one.everywhere(after)
+
+
+async def test_a_worker_that_is_stopped_hands_its_answer_to_the_other_at_once(
+    start: Start, postgres: str, tmp_path: Path
+) -> None:
+    settings = {"DATABASE_URL": postgres, "STOP_SECONDS": "1"}
+    one = await start(**settings)
+    one.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
+    here = talks(one)
+
+    async def before(platform: Platform) -> None:
+        await here[platform].say("first")
+        await one.reply(platform, here[platform], lambda text: text.startswith("Beginning"))
+
+    await one.everywhere(before)
+    (tmp_path / "other").mkdir()
+    other = await start(folder=tmp_path / "other", **settings)
+    other.answer = whole
+    assert await one.program.end(signal.SIGTERM) == 0
+
+    async def after(platform: Platform) -> None:
+        await other.reply(platform, here[platform], lambda text: text == "The whole answer.")
+        assert len(here[platform].replies()) == 1
+
+    await one.everywhere(after)
+
+
+def whole(asked: Asked) -> Turn:
+    """What was cut off is not there, and the question not twice."""
+    said = [text for role, text in asked.messages if role == "user"]
+    return "The whole answer." if len(asked.messages) == len(said) == 1 else f"What? {asked.messages}"
+
+
+async def test_a_second_process_on_one_sqlite_file_says_who_holds_it_and_stops(start: Start, tmp_path: Path) -> None:
+    bot = await start()
+    platform = bot.platforms[0]
+    second = Program(
+        tmp_path, {**platform.settings, "MODEL": "openai/scripted", "OPENAI_BASE_URL": "http://localhost:1"}
+    )
+    second._log = tmp_path / "second.log"
+    code, said = await second.finish("run")
+    assert code == 1
+    assert "parley.db is in use by process" in said
+    assert "DATABASE_URL" in said
+    bot.answer = lambda _asked: "Still here."
+    await bot.ask(platform, platform.talk(), "hello?", "Still here.")
