@@ -147,22 +147,33 @@ class Gaps:
 
     async def _close(self) -> bool:
         """Close all gaps; false if that is to be tried again."""
-        try:
-            await self._take_missed()
-            await self._look_back()
-        except ParleyError as error:
-            log.warning("%s: what was not heard cannot be caught up with yet: %s", self._channel, error)
-            return False
-        except Exception as error:
-            log.error("%s: what was not heard cannot be caught up with: %s", self._channel, traced(error))
-            return False
-        return True
+        is_done = True
+        for work in (self._take_missed, self._look_back):
+            try:
+                await work()
+            except Exception as error:
+                reason = str(error) if isinstance(error, ParleyError) else traced(error)
+                log.warning("%s: what was not heard cannot be caught up with yet: %s", self._channel, reason)
+                is_done = False
+        return is_done
 
     async def _take_missed(self) -> None:
-        while self._missed:
-            key, call = min(self._missed.items(), key=lambda missed: missed[1].inbound.sent_at)
-            await self._take(call)
-            self._missed.pop(key, None)
+        """Take in what could not be kept, in its order; what cannot be kept by its own fault holds up no other."""
+        failure: StoreError | None = None
+        for call in sorted(self._missed.values(), key=lambda call: call.inbound.sent_at):
+            inbound = call.inbound
+            if inbound.sent_at < time.time() - max(1.0, self._bounds.hours) * 3600:
+                log.error("%s: a message is lost, as it could not be kept for too long", self._channel)
+            else:
+                try:
+                    await self._take(call)
+                except StoreError as error:
+                    await self._places.heard_at(self._channel)  # which fails as well, if it is not the message
+                    failure = error
+                    continue
+            self._missed.pop(inbound.event_key, None)
+        if failure is not None:
+            raise failure
 
     async def _look_back(self) -> None:
         if self._since == inf:
@@ -198,8 +209,11 @@ class Gaps:
                 if len(unheard) > room:
                     log.warning("%s: %d messages more than are caught up with", self._channel, len(unheard) - room)
                 for call in unheard[max(0, len(unheard) - room) :]:
-                    await self._take(call)
                     found += 1
+                    try:
+                        await self._take(call)
+                    except StoreError:
+                        self.missed(call)
         return found
 
     async def _unheard(self, calls: Sequence[Call], alive: set[str], begun: Mapping[str, float]) -> list[Call]:
@@ -234,7 +248,11 @@ class Gaps:
 
     async def _keep(self) -> None:
         """Note until when all has been heard, unless that is noted already."""
-        open_since = (self._since, self._looking_since, *(call.inbound.sent_at for call in self._missed.values()))
+        open_since = (
+            self._since,
+            self._looking_since,
+            *(missed.call.inbound.sent_at for missed in self._missed.values()),
+        )
         until = min(self._heard_at(), *open_since)
         if until and until != self._kept:
             await self._places.keep_heard_at(self._channel, until)

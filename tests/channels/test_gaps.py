@@ -1,6 +1,7 @@
 """What is looked for, what is noted, and what is given up: whatever the platform."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ class World:
     Attributes:
         looks: since when was looked back, each time.
         is_stuck: whether a look finds no end.
+        refused: what the database will not take.
     """
 
     def __init__(self, places: Places, bounds: Bounds) -> None:
@@ -39,10 +41,11 @@ class World:
         self.taken: list[str] = []
         self.looks: list[float] = []
         self.is_down = self.is_stuck = False
+        self.refused: set[str] = set()
         self.gaps = Gaps("test", places, bounds, take=self._take, look=self._look, heard_at=lambda: self.heard_at)
 
     async def _take(self, call: Call) -> None:
-        if self.is_down:
+        if self.is_down or call.inbound.text in self.refused:
             raise StoreError("out of reach")
         self.taken.append(call.inbound.text)
 
@@ -98,15 +101,31 @@ async def test_until_when_all_was_heard_is_noted_when_it_has_changed_and_not_bef
 async def test_what_could_not_be_kept_holds_the_note_back_and_is_kept_in_its_order(places: Places) -> None:
     async with world_of(places) as world:
         world.is_down = True
-        first, second = called("first", 50.0), called("second", 60.0)
+        now = time.time()
+        first, second = called("first", now - 50), called("second", now - 40)
         for call in (second, first, second):
             world.gaps.missed(call)
-        world.heard_at = 100.0
-        await until(lambda: world.gaps._kept == 50.0)
+        world.heard_at = now
+        await until(lambda: world.gaps._kept == now - 50)
         world.is_down = False
-        await until(lambda: world.gaps._kept == 100.0)
+        await until(lambda: world.gaps._kept == now)
         assert world.taken == ["first", "second"]
         assert world.looks == []
+
+
+async def test_a_message_that_is_refused_holds_up_no_other_one_and_is_given_up_when_it_is_old(
+    places: Places, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world_of(places, hours=1) as world:
+        world.refused = {"first"}
+        now = world.heard_at = time.time()
+        world.gaps.missed(called("first", now - 3599.5))
+        world.gaps.missed(called("second", now - 60))
+        world.gaps.open(now - 50)
+        await until(lambda: world.taken == ["second"] and world.looks)
+        assert not caplog.messages[-1].endswith("could not be kept for too long")
+        await until(lambda: world.gaps._kept == now)
+        assert "test: a message is lost, as it could not be kept for too long" in caplog.text
 
 
 async def test_more_than_can_be_remembered_is_looked_for(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
