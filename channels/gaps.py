@@ -248,12 +248,8 @@ class Gaps:
 
     async def _keep(self) -> None:
         """Note until when all has been heard, unless that is noted already."""
-        open_since = (
-            self._since,
-            self._looking_since,
-            *(missed.call.inbound.sent_at for missed in self._missed.values()),
-        )
-        until = min(self._heard_at(), *open_since)
+        missed = (call.inbound.sent_at for call in self._missed.values())
+        until = min(self._heard_at(), self._since, self._looking_since, *missed)
         if until and until != self._kept:
             await self._places.keep_heard_at(self._channel, until)
             self._kept = until
