@@ -65,7 +65,7 @@ class Health:
         finally:
             for task in self._tasks:
                 task.cancel()
-            await asyncio.wait(self._tasks)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _watch_channels(self) -> None:
         """By a clock of its own: that of the day may be set, and a machine may have slept."""

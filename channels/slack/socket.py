@@ -83,7 +83,7 @@ class Socket:
 
     async def _leave(self) -> None:
         """Hang up, whether or not anybody is at the other end: slack_sdk alone would wait for him."""
-        client, self._client = self._client, None
+        client = self._client
         if client is None:
             return
         with suppress(Exception):
@@ -93,6 +93,7 @@ class Socket:
             task.cancel()
         await asyncio.wait(left)
         await client.aiohttp_client_session.close()
+        self._client = None
 
     async def _greet(self, client: Any, message: Mapping[str, Any], _raw: str | None = None) -> None:
         line = client.current_session
@@ -115,9 +116,9 @@ class Socket:
                 if status == 429:
                     self._proved_at = time.time()
                 else:
-                    log.warning("SLACK_BOT_TOKEN: Slack says %s", code or f"HTTP {status}")
+                    log.warning("auth.test: Slack says %s", code or f"HTTP {status}")
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                log.warning("SLACK_API_URL: it cannot be reached: %s", traced(error))
+                log.warning("auth.test: Slack cannot be reached: %s", traced(error))
 
 
 class _Line(aiohttp.ClientWebSocketResponse):

@@ -82,7 +82,7 @@ async def test_a_token_that_is_good_no_more_is_deafness_that_nothing_helps_again
         sandbox.faults.fail("auth.test", 100_000, error="account_inactive")
         with pytest.raises(DeafError, match=r"slack: there was no sign of life for \d s; ending"):
             await asyncio.wait_for(found.watch(), 10)
-        assert "SLACK_BOT_TOKEN: Slack says account_inactive" in caplog.text
+        assert "auth.test: Slack says account_inactive" in caplog.text
         assert caplog.text.count("slack: connecting anew") == 2
 
 
