@@ -142,5 +142,5 @@ async def until(predicate: Callable[[], Any], *, seconds: float = 10) -> None:
             await asyncio.sleep(0.005)
 
 
-async def _torn(*_: Any, **__: Any) -> None:
+async def _torn(*_: Any, **__: Any) -> bool:
     raise StoreError("the process is gone")
