@@ -16,7 +16,8 @@ from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
-from core.turns import Turns, is_under_way, is_waiting
+from core.turns import Turns
+from core.waiting import is_under_way, is_waiting
 from core.worker import RESET, Worker
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from channels.calls import RefusedError
+from channels.calls import PassingError, RefusedError
 from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
 from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget, Window
@@ -26,6 +26,9 @@ LIMITS = Limits(chunk_size=3_500, measure=size, reserve=STATUS_RESERVE, dialect=
 #: without the quarter of a second on top what the network delays would come too often.
 POSTS = Window(calls=5, seconds=5.25)
 
+#: Slack: "several hundred messages per minute" in a workspace.
+ALL_POSTS = Window(calls=300, seconds=60.5)
+
 #: Marks what was posted, so that it is found again when Slack's answer to its posting was lost.
 _METADATA = "parley_chunk"
 
@@ -34,6 +37,9 @@ _NOT_EDITABLE = {"message_not_found", "cant_update_message", "edit_window_closed
 
 #: Slack: what it says of an edit of a message that is being streamed.
 _STILL_STREAMED = "streaming_state_conflict"
+
+#: Slack: what it says of the deletion of a message that is being streamed, and of any other that may not be deleted.
+_NOT_DELETABLE = "cant_delete_message"
 
 #: The most of a message's plain text that goes into its notification, in characters.
 _NOTICE_SIZE = 3_000
@@ -63,6 +69,9 @@ class SlackSurface(MessageSurface):
         self._files = Files(api, self._team)
         self._is_in_doubt = False  # whether a post may have taken effect twice
         self._streamed: dict[str, int] = {}  # the positions of messages that bear no mark, since they were streamed
+
+    def waits(self) -> None:
+        self._receipts.give(self._address)
 
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
@@ -103,6 +112,8 @@ class SlackSurface(MessageSurface):
             if refusal.code not in _NOT_EDITABLE:
                 raise
             return Edited.GONE
+        except PassingError:
+            return Edited.LOST
         if answer is None:
             return Edited.DROPPED
         self._streamed.pop(message_id, None)
@@ -146,6 +157,7 @@ class SlackSurface(MessageSurface):
                 **_content(text, controls),
             },
             self._posts,
+            within=self._api.budget(("chat.postMessage", self._team), ALL_POSTS),
             priority=priority,
             is_admitted=self.is_admitted(self._posts),
             found=found,
@@ -238,6 +250,16 @@ class SlackSurface(MessageSurface):
         await self._files.delete(file_id)
 
     async def _delete(self, message_id: str) -> None:
+        try:
+            await self._try_delete(message_id)
+        except RefusedError as refusal:
+            if refusal.code != _NOT_DELETABLE or message_id not in self._streamed:
+                raise
+            await self._stop(message_id)
+            await self._try_delete(message_id)
+        self._streamed.pop(message_id, None)
+
+    async def _try_delete(self, message_id: str) -> None:
         try:
             await self._api.call(
                 "chat.delete",
