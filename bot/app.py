@@ -131,7 +131,7 @@ async def open_database(settings: Settings) -> Database:
     Raises:
         StoreError: it cannot be used, or `migrate` has to be run first.
     """
-    database = Database(settings.database)
+    database = Database(settings.database, connections=settings.database_connections)
     try:
         if database.is_sqlite:
             await migrate(database)

@@ -9,7 +9,7 @@ from bot import settings as configuration
 from bot.settings import Settings
 from channels.discord import login as discord
 from channels.slack import channel as slack
-from core.errors import ParleyError, SettingsError
+from core.errors import ParleyError, SettingsError, StoreError
 from core.models.catalog import make_provider, probe
 from core.store.database import Database
 from core.store.migrate import pending
@@ -88,7 +88,7 @@ async def _database(settings: Settings) -> list[Finding]:
             missing = await pending(database)
         finally:
             await database.aclose()
-    except ParleyError as error:
+    except StoreError as error:
         raise SettingsError(f"DATABASE_URL: {where}: {error}") from error
     return _good(f"database: {where}" + (f"; {len(missing)} migrations to apply: `parley migrate`" if missing else ""))
 
