@@ -5,8 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable
 from typing import TypeVar
 
+from channels.budget import Budget, Window
 from channels.channel import Priority
-from channels.pacer import Budget, Pacer, Window
+from channels.pacer import Pacer
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from bot.cli import cli
 from bot.settings import Settings
 from channels import words
+from channels.budget import Window
 from channels.channel import Limits
 from channels.discord import api as discord_api
 from channels.discord import surface as discord_surface
@@ -25,7 +26,6 @@ from channels.discord.channel import DiscordChannel
 from channels.discord.commands import reset_command
 from channels.discord.login import PERMISSIONS, DiscordSettings, intents
 from channels.gaps import Bounds
-from channels.pacer import Window
 from channels.slack import people as slack_people
 from channels.slack import streams as slack_streams
 from channels.slack import surface as slack_surface

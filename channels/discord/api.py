@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import aiohttp
 import discord
 
+from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Button, File, Priority
 from channels.discord.headers import Told, tracing
-from channels.pacer import Budget, Window
 from core.secrets import traced
 
 log = logging.getLogger(__name__)

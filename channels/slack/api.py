@@ -7,9 +7,9 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Priority
-from channels.pacer import Budget, Window
 
 Answer = Mapping[str, Any]
 
