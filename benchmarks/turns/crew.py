@@ -24,7 +24,7 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
-from core.worker import Worker
+from core.worker import LOST, Worker
 
 #: Turns at once, more than the bench ever runs.
 LIMIT = 500
@@ -147,8 +147,9 @@ async def at_work(
             began(turn)
             try:
                 await answerer.answer(turn)
-            except asyncio.CancelledError:
-                cancelled(turn)
+            except asyncio.CancelledError as stop:
+                # nobody takes a turn away here: the worker has looked for this one when it had just ended
+                (ended if stop.args == (LOST,) else cancelled)(turn)
                 raise
             ended(turn)
 
@@ -160,6 +161,7 @@ async def at_work(
         finally:
             await worker.stop(0.1)
             tasks[0].cancel()
+            await tasks[1]
             await asyncio.wait(tasks)
 
 
