@@ -3,7 +3,7 @@
 UV := $(shell command -v uv || echo .uv/bin/uv)
 WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 
-.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions check warm clean
+.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions chaos check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -32,6 +32,9 @@ bench-planner: .venv/ready
 # BENCH_SPEED, BENCH_REPLIES, BENCH_CHANNELS, BENCH_PLATFORM ... narrow it: see docs/benchmarks.md.
 bench-replies: .venv/ready
 	@.venv/bin/python -m benchmarks.replies
+
+chaos: .venv/ready
+	@.venv/bin/python -m tests.chaos $(ARGS)
 
 check: .venv/ready
 	@.venv/bin/python -m bot check

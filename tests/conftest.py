@@ -19,6 +19,14 @@ settings.register_profile("thorough", max_examples=2_000, deadline=None)
 settings.load_profile("quick")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the tables that tests have made, each with `record_property("table", ...)`."""
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        for table in (value for name, value in report.user_properties if name == "table"):
+            terminalreporter.section(report.nodeid)
+            terminalreporter.write_line(str(table))
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresSandbox]:
     """A server for all tests of a process."""

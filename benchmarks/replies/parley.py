@@ -54,7 +54,7 @@ class _OnDiscord(Writing):
 
     def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
         address = {"channel": question.place, "message": question.message}
-        surface = DiscordSurface(self._api, self._receipts, address, f"turn {question.number}")
+        surface = DiscordSurface(self._api, self._receipts, address)
         return Reply(surface, keep=keep)
 
 

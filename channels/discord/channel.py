@@ -82,7 +82,8 @@ class DiscordChannel:
         await self._client.close()
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> DiscordSurface:
-        return DiscordSurface(self._api, self._receipts, address, turn_id)
+        del turn_id  # a reply is found by whom its messages answer
+        return DiscordSurface(self._api, self._receipts, address)
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words; in a server, where several may speak, the speaker's name comes first."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from channels.calls import RefusedError
 from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
@@ -29,14 +30,14 @@ class DiscordSurface(MessageSurface):
 
     limits = LIMITS
 
-    def __init__(self, api: DiscordApi, receipts: Receipts, address: Mapping[str, Any], turn_id: str) -> None:
+    def __init__(self, api: DiscordApi, receipts: Receipts, address: Mapping[str, Any]) -> None:
         super().__init__()
         self._api = api
         self._receipts = receipts
         self._address = address
         self._channel = int(address["channel"])
         self._question = int(address["message"])
-        self._turn_id = turn_id
+        self._name = uuid4().hex  # no other surface's: under its names Discord knows what has been deleted since
         self._posted = 0
 
     async def begun(self) -> None:
@@ -64,7 +65,7 @@ class DiscordSurface(MessageSurface):
             text,
             controls,
             reply_to=reply_to,
-            name=f"{self._turn_id} {position} {self._posted}",  # the same position is posted again if it was deleted
+            name=f"{self._name} {self._posted}",
             priority=priority,
             is_admitted=self.is_admitted(self._posts),
             found=found,

@@ -92,7 +92,10 @@ class SlackChannel:
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
         self._intake = Intake(inbox, self._receipts, self._surface_of)
         self._app = AsyncApp(
-            client=self._client, before_authorize=self._dispatch, attaching_conversation_kwargs_enabled=False
+            name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
+            client=self._client,
+            before_authorize=self._dispatch,
+            attaching_conversation_kwargs_enabled=False,
         )
         self._app.command(RESET_COMMAND)(self._take_reset_command)
         self._socket = connect(self._app, settings.app_token)

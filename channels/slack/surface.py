@@ -35,6 +35,9 @@ _NOT_EDITABLE = {"message_not_found", "cant_update_message", "edit_window_closed
 #: Slack: what it says of an edit of a message that is being streamed.
 _STILL_STREAMED = "streaming_state_conflict"
 
+#: Slack: what it says of the deletion of a message that is being streamed, and of any other that may not be deleted.
+_NOT_DELETABLE = "cant_delete_message"
+
 #: The most of a message's plain text that goes into its notification, in characters.
 _NOTICE_SIZE = 3_000
 
@@ -238,6 +241,16 @@ class SlackSurface(MessageSurface):
         await self._files.delete(file_id)
 
     async def _delete(self, message_id: str) -> None:
+        try:
+            await self._try_delete(message_id)
+        except RefusedError as refusal:
+            if refusal.code != _NOT_DELETABLE or message_id not in self._streamed:
+                raise
+            await self._stop(message_id)
+            await self._try_delete(message_id)
+        self._streamed.pop(message_id, None)
+
+    async def _try_delete(self, message_id: str) -> None:
         try:
             await self._api.call(
                 "chat.delete",

@@ -22,13 +22,13 @@ UNARCHIVE = "PATCH /channels/{channel}"
 class Shown:
     """A surface under a question, and the ids that it has recorded."""
 
-    def __init__(self, server: DiscordSandbox, api: DiscordApi, question: Message, turn_id: str = "turn-1") -> None:
+    def __init__(self, server: DiscordSandbox, api: DiscordApi, question: Message) -> None:
         self.server = server
         self.question = question
         self.api = api
         self.address = {"channel": question.channel.id, "message": question.id, "speaker": "Ada"}
         self.receipts = receipts(self.api)
-        self.surface = DiscordSurface(self.api, self.receipts, self.address, turn_id)
+        self.surface = DiscordSurface(self.api, self.receipts, self.address)
         self.known: list[str] = []
 
     async def show(self, *texts: str, priority: Priority = Priority.FINAL) -> bool:
@@ -320,18 +320,26 @@ async def test_nothing_that_the_model_says_pings_anyone_wherever_it_is_cut(on: S
 
 async def test_a_reply_is_found_by_its_chain_and_nothing_else_is_taken_for_it(on: Shown, api: DiscordApi) -> None:
     await on.show("one", "two")
-    other = Shown(on.server, api, await on.server.say("ada", "general", "another"), "turn-2")
+    other = Shown(on.server, api, await on.server.say("ada", "general", "another"))
     await other.show("another's")
     await on.server.say("ada", "general", "thanks", reply_to=on.messages[0])
-    assert await DiscordSurface(on.api, on.receipts, on.address, "turn-1").find() == on.known
+    assert await DiscordSurface(on.api, on.receipts, on.address).find() == on.known
     assert await other.surface.find() == other.known
 
 
 async def test_a_reply_found_after_a_restart_is_edited_in_place(on: Shown) -> None:
     await on.show("half an ans", "left over")
-    on.surface = DiscordSurface(on.api, on.receipts, on.address, "turn-1")
+    on.surface = DiscordSurface(on.api, on.receipts, on.address)
     await on.show("the answer")
     assert on.texts == ["the answer"]
+
+
+async def test_however_often_it_is_begun_anew_what_was_deleted_is_posted_again(on: Shown) -> None:
+    for _ in range(4):
+        on.surface = DiscordSurface(on.api, on.receipts, on.address)
+        assert await on.show("…", priority=Priority.PROGRESS)
+        assert await on.show("one", "two")
+        assert on.texts == ["one", "two"]
 
 
 async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(on: Shown) -> None:

@@ -414,6 +414,18 @@ async def test_a_restart_finds_what_was_streamed_and_what_was_posted_in_order(on
     assert await on.surface.find() == known
 
 
+async def test_a_stream_that_a_restart_has_no_more_use_for_is_taken_away(on: Streamed) -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 60 for number in range(16))
+    await on.begin()
+    for end in range(800, len(text), 800):
+        await on.show(text[:end])
+    on.again()
+    on.known = await on.surface.find()
+    assert len(on.known) > 1
+    await on.end("something else")
+    on.check_complete("something else")
+
+
 async def test_another_turns_stream_is_not_taken_for_ones_own(on: Streamed, web: AsyncWebClient) -> None:
     await on.begin()
     await on.end("the first answer")

@@ -1,0 +1,62 @@
+"""`python -m tests.chaos`, or `make chaos`: kill the program at every point there is, and tell what came of it."""
+
+import argparse
+import asyncio
+import logging
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from sandbox.postgres import PostgresSandbox
+from tests.chaos import campaign, databases
+from tests.chaos.campaign import Tried
+from tests.chaos.report import table
+from tests.chaos.stage import Stage
+from tests.chaos.zygote import Zygote
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--database", choices=["sqlite", "postgres"], action="append")
+    parser.add_argument("--cases", type=int, help="how many, by chance; all if not given")
+    parser.add_argument("--seed", type=int, default=1, help="which, if not all")
+    parser.add_argument("--at", default="", help="only at points whose name begins so, as core/inbox.py:60")
+    given = parser.parse_args()
+    logging.disable(logging.WARNING)
+    wrong = [asyncio.run(_run(database, given)) for database in given.database or ["sqlite", "postgres"]]
+    return int(any(wrong))
+
+
+async def _run(database: str, given: argparse.Namespace) -> int:
+    """How many cases came out wrong."""
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-chaos-")))
+        if database == "sqlite":
+            lend = await databases.sqlite(folder)
+        else:
+            lend = await databases.postgres(stack.enter_context(PostgresSandbox()))
+        stage = Stage(stack.enter_context(Zygote()), lend, folder)
+        plan = await campaign.plan(stage)
+        cases = [case for case in (*plan.once, *plan.twice) if case[-1].point.startswith(given.at)]
+        if given.cases is not None:
+            cases = campaign.sample(cases, given.cases, given.seed)
+        tried = await campaign.try_all(stage, cases, _tell)
+    _say(f"\n{database}:\n\n{table(plan.passages, tried)}\n")
+    return sum(bool(one.verdict.findings) for one in tried)
+
+
+def _tell(tried: Tried) -> None:
+    if tried.report:
+        _say(tried.report)
+    elif not tried.outcome.reached:
+        _say(f"not reached: {tried.name}")
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Many crashes: which there are, a sample of them, and what came of each."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.chaos.points import module_of
+from tests.chaos.stage import Outcome, Stage
+from tests.chaos.verdict import Verdict, judge
+from tests.chaos.victim import Crash
+
+#: How many scenarios are played at once.
+AT_ONCE = 4
+
+#: How many runs without a crash tell how often each point is come by: the least is what a crash can count on.
+COUNTED = 2
+
+
+#: Where a point that is come by most often is come by all through an answer.
+ANSWER = "channels/answer.py"
+
+#: The places at which one process after the other dies; the one after them lives.
+Case = tuple[Crash, ...]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A case, and what came of it."""
+
+    case: Case
+    outcome: Outcome
+    verdict: Verdict
+
+    @property
+    def name(self) -> str:
+        return ", then ".join(map(str, self.case))
+
+    @property
+    def report(self) -> str:
+        """What one has to know to find out what went wrong; nothing, if nothing did."""
+        if not self.verdict.findings:
+            return ""
+        log = self.outcome.log.splitlines()[-40:]
+        return "\n  ".join([f"{self.name}:", *self.verdict.findings, *(f"| {line}" for line in log)])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cases there are.
+
+    Attributes:
+        passages: how often a process comes by each point that it comes by.
+        once: it dies at one of these points, in the first passage or in the last.
+        twice: it dies in the midst of an answer, and the one that takes that up dies at one of its points.
+    """
+
+    passages: Mapping[str, int]
+    once: Sequence[Case]
+    twice: Sequence[Case]
+
+
+async def plan(stage: Stage) -> Plan:
+    """Find out by which points processes come.
+
+    Raises:
+        AssertionError: all is not well even without a crash, or with the one in the midst of an answer.
+    """
+    first = await count(stage)
+    middle = midst(first)
+    second = await count(stage, middle)
+    once = [(crash,) for crash in _crashes(first)]
+    return Plan({**second, **first}, once, [(middle, crash) for crash in _crashes(second)])
+
+
+async def count(stage: Stage, *case: Crash) -> dict[str, int]:
+    """How often the process behind the last crash comes by each point that it comes by.
+
+    Raises:
+        AssertionError: all is not well.
+    """
+    outcomes = await asyncio.gather(*(stage.play(*case) for _ in range(COUNTED)))
+    for outcome in outcomes:
+        findings = judge(outcome.evidence, crashed=bool(case)).findings
+        assert not findings, "\n".join([*findings, outcome.log])
+    common = set.intersection(*(set(outcome.passages) for outcome in outcomes))
+    return {point: min(outcome.passages[point] for outcome in outcomes) for point in sorted(common)}
+
+
+def midst(passages: Mapping[str, int]) -> Crash:
+    """A crash in the midst of an answer."""
+    often = max((point for point in passages if module_of(point) == ANSWER), key=lambda point: passages[point])
+    return Crash(often, passages[often] // 2)
+
+
+def sample(of: Sequence[Case], size: int, seed: int) -> list[Case]:
+    return random.Random(seed).sample(of, min(size, len(of)))
+
+
+async def try_all(
+    stage: Stage, cases: Sequence[Case], tell: Callable[[Tried], object] = lambda _tried: None
+) -> list[Tried]:
+    """Play the scenario with each of the cases, some at once.
+
+    Args:
+        tell: is told of each as it ends.
+    """
+    left, ended = iter(cases), list[Tried]()
+
+    async def play() -> None:
+        for case in left:
+            tried = await _try(stage, case)
+            ended.append(tried)
+            tell(tried)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(AT_ONCE):
+            group.create_task(play())
+    return ended
+
+
+async def _try(stage: Stage, case: Case) -> Tried:
+    """Play the scenario. How often a process comes by a point may differ from time to time: if it did not come by often
+    enough to die, it is tried once more at what turned out to be the last passage.
+    """
+    outcome = await stage.play(*case)
+    verdict = judge(outcome.evidence)
+    *before, crash = case
+    if not (outcome.reached or verdict.findings) and (passage := outcome.passages.get(crash.point)):
+        case = (*before, Crash(crash.point, passage))
+        outcome = await stage.play(*case)
+        verdict = judge(outcome.evidence)
+    return Tried(case, outcome, verdict)
+
+
+def _crashes(passages: Mapping[str, int]) -> list[Crash]:
+    return [Crash(point, passage) for point, times in passages.items() for passage in sorted({1, times})]

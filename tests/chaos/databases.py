@@ -1,0 +1,70 @@
+"""Databases for processes that die: each with all tables and nothing in them."""
+
+import asyncio
+import shutil
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from core.store.database import Database
+from core.store.migrate import migrate
+from core.store.schema import metadata
+from sandbox.postgres import PostgresSandbox
+from tests.chaos.stage import LendDatabase
+from tests.conftest import driven
+
+
+async def sqlite(folder: Path) -> LendDatabase:
+    """Each is a file in the folder of the process.
+
+    Args:
+        folder: for the file that all are copies of.
+    """
+    template = folder / "template.db"
+    await _fill(_sqlite(template))
+
+    @asynccontextmanager
+    async def lend(place: Path) -> AsyncIterator[str]:
+        shutil.copy(template, place / "parley.db")
+        yield _sqlite(place / "parley.db")
+
+    return lend
+
+
+async def postgres(server: PostgresSandbox) -> LendDatabase:
+    """They are on `server`; what is given back is emptied and lent again."""
+    template, free = f"template_{uuid.uuid4().hex}", list[str]()
+    await _fill(driven(await asyncio.to_thread(server.create, template)))
+
+    @asynccontextmanager
+    async def lend(_place: Path) -> AsyncIterator[str]:
+        if free:
+            url = free.pop()
+        else:
+            url = driven(await asyncio.to_thread(server.create, f"chaos_{uuid.uuid4().hex}", template=template))
+        yield url
+        await _empty(url)
+        free.append(url)
+
+    return lend
+
+
+async def _fill(url: str) -> None:
+    database = Database(url)
+    await migrate(database)
+    await database.aclose()
+
+
+async def _empty(url: str) -> None:
+    database = Database(url)
+    async with database.write() as connection:
+        for table in reversed(metadata.sorted_tables):
+            await connection.execute(sa.delete(table))
+    await database.aclose()
+
+
+def _sqlite(path: Path) -> str:
+    return f"sqlite+aiosqlite:///{path}"

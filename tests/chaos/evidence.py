@@ -1,0 +1,124 @@
+"""What is left of a scenario: what people see, what the tools did, and what the database holds."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+from google.adk.events.event import Event
+
+from core.agent import DEFAULT_NAME
+from core.inbound import Inbound
+from core.sessions.history import is_user_message
+from core.sessions.service import SessionService
+from core.store.database import Database
+from core.store.schema import inbox, messages, sessions, turns
+from core.tokens import TokenCounter
+from tests.chaos.till import RECORD
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All of it.
+
+    Attributes:
+        shown: by platform, the texts of the bot's messages in the order in which they stand.
+        uses: each use of a tool, as (session, tool).
+        accepted: each row of the inbox, as (session, what was said, the turn that answers it).
+        stored: each stored message, as (session, role, text).
+        unended: what has come to no end: turns that are under way, messages that nobody answers.
+        breaches: what no model would take of the requests that were made and of the histories that are stored.
+        endings: how the processes ended that were not to be killed, but for a good end.
+    """
+
+    shown: Mapping[str, Sequence[str]]
+    uses: Sequence[tuple[str, str]] = ()
+    accepted: Sequence[tuple[str, str, str]] = ()
+    stored: Sequence[tuple[str, str, str]] = ()
+    unended: Sequence[str] = ()
+    breaches: Sequence[str] = ()
+    endings: Sequence[str] = ()
+
+
+def uses(folder: Path) -> list[tuple[str, str]]:
+    record = folder / RECORD
+    lines = record.read_text().splitlines() if record.exists() else []
+    return [(session, tool) for session, tool, _call in map(json.loads, lines)]
+
+
+async def accepted(database: Database) -> list[tuple[str, str, str]]:
+    query = sa.select(inbox.c.session, inbox.c.inbound, inbox.c.turn).order_by(inbox.c.id)
+    async with database.read() as connection:
+        rows = (await connection.execute(query)).all()
+    return [(row.session, Inbound.from_json(row.inbound).text, row.turn or "") for row in rows]
+
+
+async def unended(database: Database) -> list[str]:
+    """What is still to be done, or was forgotten."""
+    under_way = sa.select(turns.c.session, turns.c.state).where(turns.c.state.not_in(["done", "failed", "cancelled"]))
+    waiting = sa.select(inbox.c.session).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
+    async with database.read() as connection:
+        left = [f"a turn of {row.session} is {row.state}" for row in await connection.execute(under_way)]
+        return left + [f"a message of {row.session} waits" for row in await connection.execute(waiting)]
+
+
+async def stored(database: Database) -> list[tuple[str, str, str]]:
+    query = sa.select(messages.c.session, messages.c.role, messages.c.content).order_by(messages.c.id)
+    async with database.read() as connection:
+        return [(row.session, row.role, row.content) for row in await connection.execute(query)]
+
+
+async def histories(database: Database, folder: Path) -> dict[str, list[Event]]:
+    """Each session's history, as it is loaded for the next run."""
+    service = SessionService(database, TokenCounter(folder), agent=DEFAULT_NAME)
+    async with database.read() as connection:
+        rows = (await connection.execute(sa.select(sessions))).all()
+    found = {}
+    for row in rows:
+        session = await service.get_session(app_name=row.app, user_id=row.user_id, session_id=row.id)
+        assert session is not None
+        found[row.id] = session.events
+    return found
+
+
+def breaches(events: Sequence[Event], agent: str = DEFAULT_NAME) -> Iterator[str]:
+    """What no model would take of a history."""
+    if events and not is_user_message(events[0]):
+        yield "it does not begin with a user's message"
+    if strangers := {event.author for event in events} - {"user", agent}:
+        yield f"{', '.join(strangers)} speak in it"
+    calls = [call.id for event in events for call in event.get_function_calls()]
+    answers = [answer.id for event in events for answer in event.get_function_responses()]
+    if None in calls or len(set(calls)) < len(calls):
+        yield f"the ids of its calls are no names: {calls}"
+    if Counter(calls) != Counter(answers):
+        yield f"its calls {calls} are answered by {answers}"
+    asked: set[str | None] = set()
+    for event in events:
+        if any(answer.id not in asked for answer in event.get_function_responses()):
+            yield "an answer comes before its call"
+        asked |= {call.id for call in event.get_function_calls()}
+
+
+async def collect(
+    database: Database,
+    folder: Path,
+    *,
+    shown: Mapping[str, Sequence[str]],
+    breaches_told: Sequence[str],
+    endings: Sequence[str],
+) -> Evidence:
+    """The evidence, when all processes have ended."""
+    found = (await histories(database, folder)).items()
+    breaches_found = [f"{session}: {breach}" for session, events in found for breach in breaches(events)]
+    return Evidence(
+        shown=shown,
+        uses=uses(folder),
+        accepted=await accepted(database),
+        stored=await stored(database),
+        unended=await unended(database),
+        breaches=[*breaches_told, *breaches_found],
+        endings=endings,
+    )

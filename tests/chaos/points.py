@@ -1,0 +1,189 @@
+"""The points at which a process may die: around every `await` of the program's own code.
+
+An import hook has the program's modules compiled with a call before and after each thing that is awaited. What is
+called is given to `watch`; before, nothing is.
+"""
+
+import ast
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+#: The program's own code.
+ROOMS = ("bot", "channels", "core")
+
+#: Under these names, a module that was compiled with its points finds what it calls.
+_AWAIT, _AWAITED, _EACH, _WITHIN = "__chaos_await__", "__chaos_awaited__", "__chaos_each__", "__chaos_within__"
+
+_pass_by: Callable[[str], None] = lambda _point: None  # noqa: E731 - what is there before `watch`
+
+
+def watch(pass_by: Callable[[str], None]) -> None:
+    """Have `pass_by` called with each point that this process comes by, as `path:line:column moment`."""
+    global _pass_by  # noqa: PLW0603 - one for all modules, as there is one process to die
+    _pass_by = pass_by
+
+
+def points_of(source: str, path: str) -> list[str]:
+    """All points of a module, in no order."""
+    collector = _Pointed(path)
+    collector.visit(ast.parse(source))
+    return collector.points
+
+
+def all_points() -> list[str]:
+    """All points of the program."""
+    files = [file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py"))]
+    return [point for file in files for point in points_of(file.read_text(), file.relative_to(ROOT).as_posix())]
+
+
+def module_of(point: str) -> str:
+    return point.partition(":")[0]
+
+
+class _Pointed(ast.NodeTransformer):
+    """The code of a module with calls at its points."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.points: list[str] = []
+
+    def visit_Await(self, node: ast.Await) -> ast.AST:
+        place = self._place(node, "before", "after")
+        self.generic_visit(node)
+        node.value = _call(_AWAIT, place, node.value)
+        return _call(_AWAITED, place, node)
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST:
+        place = self._place(node, "before", "after")
+        self.generic_visit(node)
+        node.iter = _call(_EACH, place, node.iter)
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        place = self._place(node.target, "before", "after") if node.is_async else None
+        self.generic_visit(node)
+        if place is not None:
+            node.iter = _call(_EACH, place, node.iter)
+        return node
+
+    def visit_AsyncWith(self, node: ast.AsyncWith) -> ast.AST:
+        places = [
+            self._place(item.context_expr, "before entering", "after entering", "before leaving", "after leaving")
+            for item in node.items
+        ]
+        self.generic_visit(node)
+        for item, place in zip(node.items, places, strict=True):
+            item.context_expr = _call(_WITHIN, place, item.context_expr)
+        return node
+
+    def _place(self, node: ast.expr | ast.stmt, *moments: str) -> str:
+        place = f"{self._path}:{node.lineno}:{node.col_offset + 1}"
+        self.points += [f"{place} {moment}" for moment in moments]
+        return place
+
+
+def _call(name: str, place: str, value: ast.expr) -> ast.Call:
+    call = ast.Call(ast.Name(name, ast.Load()), [ast.Constant(place), value], [])
+    return ast.fix_missing_locations(ast.copy_location(call, value))
+
+
+def _await(place: str, awaitable: Any) -> Any:
+    _pass_by(f"{place} before")
+    return awaitable
+
+
+def _awaited(place: str, value: Any) -> Any:
+    _pass_by(f"{place} after")
+    return value
+
+
+class _Each:
+    """An iterable with its points: each of its items is awaited, and so is its end."""
+
+    def __init__(self, place: str, iterable: Any) -> None:
+        self._place = place
+        self._iterable = iterable
+
+    def __aiter__(self) -> "_Each":
+        self._iterator = aiter(self._iterable)
+        return self
+
+    async def __anext__(self) -> Any:
+        _pass_by(f"{self._place} before")
+        try:
+            return await anext(self._iterator)
+        finally:
+            _pass_by(f"{self._place} after")
+
+
+class _Within:
+    """A context with its points."""
+
+    def __init__(self, place: str, context: Any) -> None:
+        self._place = place
+        self._context = context
+
+    async def __aenter__(self) -> Any:
+        _pass_by(f"{self._place} before entering")
+        value = await self._context.__aenter__()
+        _pass_by(f"{self._place} after entering")
+        return value
+
+    async def __aexit__(self, *error: Any) -> Any:
+        _pass_by(f"{self._place} before leaving")
+        try:
+            return await self._context.__aexit__(*error)
+        finally:
+            _pass_by(f"{self._place} after leaving")
+
+
+#: What a module that was compiled with its points calls.
+NAMES: Mapping[str, Any] = {_AWAIT: _await, _AWAITED: _awaited, _EACH: _Each, _WITHIN: _Within}
+
+
+class _Loader(SourceFileLoader):
+    """Compiles a module with its points; nothing of it is kept on the disk."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = Path(self.get_filename(fullname))
+        return compiled(path.read_text(), path.relative_to(ROOT).as_posix(), str(path))
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module).update(NAMES)
+        super().exec_module(module)
+
+
+def compiled(source: str, path: str, filename: str) -> CodeType:
+    """A module's code with its points; it is to be run with `names` among its globals."""
+    tree = _Pointed(path).visit(ast.parse(source, filename))
+    return compile(tree, filename, "exec")
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] not in ROOMS:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(fullname, spec.loader.path)
+        return spec
+
+
+def install() -> None:
+    """From now on, the program's modules are imported with their points.
+
+    Raises:
+        RuntimeError: one was imported before.
+    """
+    if any(name.partition(".")[0] in ROOMS for name in sys.modules):
+        raise RuntimeError("modules of the program were imported before their points could be put in")
+    sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,213 @@
+"""One scenario after another, each on platforms of its own, with a database of its own."""
+
+import asyncio
+import itertools
+import json
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from core.agent import DEFAULT_NAME
+from core.sessions.service import ensure_session
+from core.store.database import Database
+from core.store.schema import channels
+from sandbox.discord import DiscordSandbox
+from sandbox.models import ScriptedOpenAI
+from sandbox.slack import SlackSandbox
+from tests.acceptance.platforms import Discord, DiscordTalk, Platform, Shown, Slack, Talk
+from tests.chaos import evidence, verdict
+from tests.chaos.evidence import Evidence
+from tests.chaos.scenario import TOOLS, Model, converse
+from tests.chaos.victim import LOG, PASSAGES, Crash
+from tests.chaos.zygote import Life, Zygote
+
+#: Seconds that all answers may take from when the last process was started.
+SETTLE_TIMEOUT = 20.0
+
+#: Seconds that a process may take to stop.
+STOP_TIMEOUT = 20.0
+
+#: Seconds between two looks at the database.
+LOOK = 0.02
+
+#: A database for processes in this folder, with all tables and nothing in them: its URL, as SQLAlchemy has it.
+LendDatabase = Callable[[Path], AbstractAsyncContextManager[str]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a scenario.
+
+    Attributes:
+        reached: whether the process came by the point at which it was to die.
+        passages: how often the last process came by each point.
+        log: what the processes said.
+    """
+
+    evidence: Evidence
+    reached: bool
+    passages: Mapping[str, int]
+    log: str
+
+
+class Stage:
+    """Plays scenarios.
+
+    Args:
+        folder: for what the processes leave.
+        settings: of the program, beside those that it needs to be there.
+    """
+
+    def __init__(self, zygote: Zygote, lend_database: LendDatabase, folder: Path, **settings: str) -> None:
+        self._zygote = zygote
+        self._lend_database = lend_database
+        self._folder = folder
+        self._settings = settings
+        self._numbers = itertools.count()
+
+    async def play(self, *crashes: Crash) -> Outcome:
+        """Play the scenario: with a process that dies at the first of the `crashes`, if there is one, the next one that
+        dies at the second, and a last one that is stopped when all is done.
+        """
+        folder = self._folder / str(next(self._numbers))
+        folder.mkdir()
+        async with AsyncExitStack() as stack:
+            url = await stack.enter_async_context(self._lend_database(folder))
+            model = Model()
+            scripted = await stack.enter_async_context(ScriptedOpenAI(model.answer))
+            slack = Slack(await stack.enter_async_context(SlackSandbox()))
+            discord = Discord(await stack.enter_async_context(DiscordSandbox()))
+            database = Database(url)
+            stack.push_async_callback(database.aclose)
+            settings = {
+                **slack.settings,
+                **discord.settings,
+                "MODEL": "openai/scripted",
+                "OPENAI_BASE_URL": scripted.base_url,
+                "DATABASE_URL": url.replace("+asyncpg", "").replace("+aiosqlite", ""),
+                "TOOLS": ",".join(f"tests.chaos.till:{tool}" for tool in TOOLS),
+                "LEASE_SECONDS": "1",
+                **self._settings,
+            }
+            place = discord.sandbox.add_channel("talk")
+            await _have_spoken_at(f"discord:{discord.sandbox.guild_id}:{place.id}", database)
+            talks: dict[Platform, Talk] = {slack: slack.talk(), discord: DiscordTalk(discord.sandbox, place)}
+            scene = _Scene(self._zygote, folder, settings, database, model, talks)
+            return await scene.play(crashes)
+
+
+class _Scene:
+    def __init__(
+        self,
+        zygote: Zygote,
+        folder: Path,
+        settings: Mapping[str, str],
+        database: Database,
+        model: Model,
+        talks: Mapping[Platform, Talk],
+    ) -> None:
+        self._zygote = zygote
+        self._folder = folder
+        self._settings = settings
+        self._database = database
+        self._model = model
+        self._talks = talks
+        self._endings: list[str] = []
+
+    async def play(self, crashes: Sequence[Crash]) -> Outcome:
+        reached = not crashes
+        people = [
+            asyncio.create_task(converse(platform, talk, self._model.heard[platform.name]))
+            for platform, talk in self._talks.items()
+        ]
+        try:
+            for number, crash in enumerate((*crashes, None), 1):
+                code = await self._live(crash, people)
+                if code != -signal.SIGKILL:
+                    break
+                reached = number == len(crashes)
+                await self._gone()
+            if code:
+                self._endings.append(f"a process ended with {code}")
+        finally:
+            for person in people:
+                person.cancel()
+            told = await asyncio.gather(*people, return_exceptions=True)
+        self._endings += [f"somebody could not talk: {error}" for error in told if isinstance(error, Exception)]
+        shown = {platform.name: _texts(talk.replies()) for platform, talk in self._talks.items()}
+        passages, log = self._folder / PASSAGES, self._folder / LOG
+        return Outcome(
+            await evidence.collect(
+                self._database,
+                self._folder,
+                shown=shown,
+                breaches_told=self._model.breaches,
+                endings=self._endings,
+            ),
+            reached,
+            json.loads(passages.read_text()) if passages.exists() else {},
+            log.read_text(errors="replace") if log.exists() else "",
+        )
+
+    async def _live(self, crash: Crash | None, people: Sequence[asyncio.Task[None]]) -> int:
+        """One process, until it dies, or until all is done and it is stopped; how it ended."""
+        life = await self._zygote.live(self._folder, self._settings, crash)
+        done = asyncio.create_task(self._done(people))
+        end = asyncio.create_task(life.end())
+        try:
+            await asyncio.wait([done, end], timeout=SETTLE_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+            if not end.done():
+                await self._stop(life, end)
+            return await end
+        finally:
+            await life.aclose()
+            for task in (done, end):
+                task.cancel()
+            await asyncio.wait([done, end])
+
+    async def _stop(self, life: Life, end: asyncio.Task[int]) -> None:
+        life.signal(signal.SIGTERM)
+        await asyncio.wait([end], timeout=STOP_TIMEOUT)
+        if not end.done():
+            self._endings.append("a process could not be stopped")
+            life.signal(signal.SIGKILL)
+
+    async def _done(self, people: Sequence[asyncio.Task[None]]) -> None:
+        """Wait until all is said and answered."""
+        for platform, talk in self._talks.items():
+            await platform.wait_for(partial(_is_answered, platform, talk), timeout=SETTLE_TIMEOUT)
+        await asyncio.wait(people)
+        while await evidence.unended(self._database):  # noqa: ASYNC110 - no event of another process's
+            await asyncio.sleep(LOOK)
+
+    async def _gone(self) -> None:
+        """Wait until the platforms know that the process has died."""
+        for platform in self._talks:
+            await platform.wait_for(partial(_is_gone, platform))
+
+
+async def _have_spoken_at(place: str, database: Database) -> None:
+    """Let it be so that the bot has spoken in this place of Discord's, and has been stopped a moment ago: what Discord
+    says once is found again in places that are not new.
+    """
+    async with database.write() as connection:
+        await ensure_session(connection, app=DEFAULT_NAME, user_id=place, session_id=place)
+        await connection.execute(sa.insert(channels).values(name="discord", heard_at=time.time()))
+
+
+def _is_answered(platform: Platform, talk: Talk) -> bool:
+    return platform.is_connected and verdict.is_whole(platform.name, _texts(talk.replies()))
+
+
+def _is_gone(platform: Platform) -> bool:
+    return not platform.is_connected
+
+
+def _texts(replies: Sequence[Shown]) -> list[str]:
+    return [reply.text for reply in replies]

@@ -1,0 +1,30 @@
+"""Tools that nobody may use twice: each use is on record in the folder of the process."""
+
+import json
+from pathlib import Path
+
+from google.adk.tools.tool_context import ToolContext
+
+#: A line of JSON for each use of a tool: the session, the tool, and the id of the call.
+RECORD = "uses.jsonl"
+
+
+def pay(tool_context: ToolContext) -> str:
+    """Pay the bill."""
+    return _use("pay", tool_context)
+
+
+def ring(tool_context: ToolContext) -> str:
+    """Ring the bell."""
+    return _use("ring", tool_context)
+
+
+def mail(tool_context: ToolContext) -> str:
+    """Mail the letter."""
+    return _use("mail", tool_context)
+
+
+def _use(tool: str, context: ToolContext) -> str:
+    with Path(RECORD).open("a") as record:
+        record.write(json.dumps([context.session.id, tool, context.function_call_id]) + "\n")
+    return "done"

@@ -1,0 +1,125 @@
+"""What is to be said about the evidence."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.chaos.evidence import Evidence
+from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
+
+#: What became of a message. `unheard`: it was never accepted, so that nobody has promised an answer.
+End = Literal["answered", "apology", "unheard", "wrong"]
+
+#: Where what is not acknowledged comes again: there, nothing may be unheard.
+REDELIVERS = {"slack"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """By platform and message, its end; and what is wrong."""
+
+    ends: Mapping[tuple[str, str], End]
+    findings: Sequence[str]
+
+
+def is_whole(platform: str, shown: Sequence[str]) -> bool:
+    """Whether both messages have had their ends, each by itself or both in one, as far as one can see."""
+    return any(_read(platform, shown, turns) is not None for turns in ([[FIRST], [SECOND]], [[FIRST, SECOND]]))
+
+
+def judge(evidence: Evidence, *, crashed: bool = True) -> Verdict:
+    """Judge what a scenario has left.
+
+    Args:
+        crashed: whether a process has died. If none has, all must be as if nothing could ever go wrong.
+    """
+    ends: dict[tuple[str, str], End] = {}
+    findings: list[str] = [*evidence.unended, *evidence.breaches, *evidence.endings]
+    for platform, shown in evidence.shown.items():
+        turns = _turns(evidence, platform)
+        heard = [said for turn in turns for said in turn]
+        read = _read(platform, shown, turns)
+        if read is None:
+            findings.append(f"{platform}: to {turns} it shows {[_brief(text) for text in shown]}")
+        for said in (FIRST, SECOND):
+            ends[platform, said] = "unheard" if said not in heard else read[said] if read else "wrong"
+        findings += _doubles(evidence, platform)
+        if platform in REDELIVERS or not crashed:
+            findings += [f"{platform}: {said!r} is lost" for said in (FIRST, SECOND) if said not in heard]
+        findings += _forgotten(evidence, platform, ends)
+    if not crashed:
+        findings += [f"{platform}: {said!r}: {end}" for (platform, said), end in ends.items() if end != "answered"]
+        findings += [f"{tool} is not used" for tool in TOOLS if [used for _, used in evidence.uses].count(tool) != 2]
+    return Verdict(ends, findings)
+
+
+def _turns(evidence: Evidence, platform: str) -> list[list[str]]:
+    """What was heard, in the order in which it was said; together what one turn answers."""
+    heard: dict[str, list[str]] = {}
+    for said in (FIRST, SECOND):
+        for turn in _accepted(evidence, platform, said)[:1]:
+            heard.setdefault(turn, []).append(said)
+    return list(heard.values())
+
+
+def _read(platform: str, shown: Sequence[str], turns: Sequence[Sequence[str]]) -> dict[str, End] | None:
+    """The ends of what was heard, if that is what is shown: nothing twice, cut, left over or missing."""
+    answers = {FIRST: _squeezed(LONG[platform]), SECOND: _squeezed(SHORT)}
+    wanted = ["".join(answers[said] for said in turn) for turn in turns]
+    pattern = "".join(f"(?:({re.escape(answer)})|([^⚠]*){_APOLOGY})" for answer in wanted)
+    match = re.fullmatch(pattern, _squeezed("".join(shown)))
+    if match is None:
+        return None
+    ends: dict[str, End] = {}
+    for turn, wants, answer, begun in zip(turns, wanted, match.groups()[::2], match.groups()[1::2], strict=True):
+        if not answer and (begun == wants or not wants.startswith(begun)):
+            return None
+        ends |= dict.fromkeys(turn, "answered" if answer else "apology")
+    return ends
+
+
+def _doubles(evidence: Evidence, platform: str) -> Iterator[str]:
+    """What is there more than once."""
+    for role, text in (("user", FIRST), ("user", SECOND), ("assistant", LONG[platform]), ("assistant", SHORT)):
+        if _stored(evidence, platform, role, text) > 1:
+            yield f"{platform}: {text[:40]!r} is stored twice"
+    for said in (FIRST, SECOND):
+        if len(_accepted(evidence, platform, said)) > 1:
+            yield f"{platform}: {said!r} is accepted twice"
+    for (session, tool), times in Counter(evidence.uses).items():
+        if session.startswith(platform) and times > 1:
+            yield f"{platform}: {tool} is used {times} times"
+
+
+def _forgotten(evidence: Evidence, platform: str, ends: Mapping[tuple[str, str], End]) -> Iterator[str]:
+    """What was answered and is not stored."""
+    for said, text in ((FIRST, LONG[platform]), (SECOND, SHORT)):
+        if ends[platform, said] == "answered" and not _stored(evidence, platform, "assistant", text):
+            yield f"{platform}: the answer to {said!r} is not stored"
+
+
+def _accepted(evidence: Evidence, platform: str, said: str) -> list[str]:
+    """The turns of the rows in the inbox that hold what was said."""
+    return [turn for session, text, turn in evidence.accepted if session.startswith(platform) and said in text]
+
+
+def _stored(evidence: Evidence, platform: str, role: str, text: str) -> int:
+    """How many messages of that role hold the text."""
+    return sum(
+        session.startswith(platform) and of == role and _squeezed(text) in _squeezed(words)
+        for session, of, words in evidence.stored
+    )
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= 120 else f"{text[:50]} [...] {text[-50:]}"
+
+
+def _squeezed(text: str) -> str:
+    """Without what a cut may add or take."""
+    return re.sub(r"\s+", "", text)
+
+
+_APOLOGY = r"⚠️[^⚠(]*\(turn`?\w+`?\)"

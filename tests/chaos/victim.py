@@ -1,0 +1,59 @@
+"""The process that dies: the program as it is, but for a point at which it kills itself."""
+
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos import points
+
+LOG, PASSAGES = "bot.log", "passages.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Where a process dies: when it comes by `point` for the `passage`-th time."""
+
+    point: str
+    passage: int
+
+    def __str__(self) -> str:
+        return f"{self.point} #{self.passage}"
+
+
+def live(folder: Path, settings: Mapping[str, str], crash: Crash | None) -> None:
+    """Run the program in `folder` until it ends or dies. Never returns.
+
+    What it says goes into the file `LOG`. Of a process that ends, `PASSAGES` tells how often it came by each point.
+    """
+    code = 1
+    passages: Counter[str] = Counter()
+
+    def pass_by(point: str) -> None:
+        passages[point] += 1
+        if crash is not None and crash.point == point and crash.passage == passages[point]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    try:
+        os.chdir(folder)
+        log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ.update(settings)
+        sys.argv = ["parley", "run"]
+        points.watch(pass_by)
+        from bot import cli  # noqa: PLC0415 - only here, behind the hook that puts the points in
+
+        cli.main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        Path(PASSAGES).write_text(json.dumps(passages))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,174 @@
+"""A process that has all imports behind it, and that a victim is forked from in some milliseconds.
+
+On each connection to its socket it forks a keeper, and that the victim which the connection asks for. The keeper tells
+how the victim ended; if the connection is closed before, it kills it. What goes over the line is JSON, a line each.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from select import select
+from types import TracebackType
+from typing import Self
+
+from tests.chaos import points
+from tests.chaos.victim import Crash, live
+
+#: Seconds that the imports may take.
+WARM_TIMEOUT = 120.0
+
+#: Settings of whoever runs the tests, which must not reach the victim.
+FOREIGN = ("SLACK_", "DISCORD_", "OPENAI_", "MODEL", "DATABASE_URL", "AGENT_", "TOOLS", "DYNO", "LOG_LEVEL")
+
+#: What the program imports only when it is at work, after the process was forked.
+LATE = (
+    "aiosqlite",
+    "anyio._backends._asyncio",
+    "asyncpg",
+    "google.adk.tools.google_search_tool",
+    "google.adk.tools.vertex_ai_search_tool",
+    "h11",
+    "httpcore2",
+    "openai.resources.chat.completions.completions",
+    "slack_bolt.listener_matcher.async_builtins",
+    "sqlalchemy.dialects.postgresql.asyncpg",
+    "sqlalchemy.dialects.sqlite.aiosqlite",
+    "tests.chaos.till",
+    "truststore",
+)
+
+
+class Life:
+    """A victim that lives."""
+
+    def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.pid = pid
+        self._reader = reader
+        self._writer = writer
+
+    def signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    async def end(self) -> int:
+        """Wait for it to end: its exit code, or the signal that killed it, negative."""
+        return int(await self._reader.readline())
+
+    async def aclose(self) -> None:
+        """Kill it, if it lives still."""
+        self._writer.close()
+
+
+class Zygote:
+    """The process, to be used as a context.
+
+    Raises:
+        RuntimeError: it is not warm in time.
+    """
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="parley-zygote-")
+        self._socket = f"{self._folder.name}/socket"
+
+    def __enter__(self) -> Self:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self._socket)
+            listener.listen()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(listener.fileno())],
+                pass_fds=[listener.fileno()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=environment,
+            )
+        said = self._process.stdout
+        assert said is not None
+        if not (select([said], [], [], WARM_TIMEOUT)[0] and said.readline()):
+            self.__exit__(None, None, None)
+            raise RuntimeError("the zygote is not warm")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._folder.cleanup()
+
+    async def live(self, folder: Path, settings: Mapping[str, str], crash: Crash | None = None) -> Life:
+        """Start a victim in `folder`, with `settings` in its environment."""
+        reader, writer = await asyncio.open_unix_connection(self._socket)
+        fatal = [crash.point, crash.passage] if crash else None
+        writer.write(json.dumps([str(folder), dict(settings), fatal]).encode() + b"\n")
+        return Life(int(await reader.readline()), reader, writer)
+
+
+def _warm() -> None:
+    """Import what the program would import, and run what it would run once."""
+    points.install()
+    from bot import app, cli  # noqa: F401, PLC0415 - behind the hook, as all of these
+    from core.models import openai  # noqa: F401, PLC0415
+    from core.runtime import warm_up  # noqa: PLC0415
+
+    for module in LATE:
+        import_module(module)
+    asyncio.run(warm_up())
+    gc.collect()
+    gc.freeze()
+    assert threading.active_count() == 1, "a thread would not be there in what is forked"
+
+
+def _serve(listener: socket.socket) -> None:
+    """Answer connections until the standard input is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the keepers
+    while listener in select([listener, sys.stdin], [], [])[0]:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            _keep(connection)
+        connection.close()
+
+
+def _keep(connection: socket.socket) -> None:
+    """Fork a victim, and tell of its end. Never returns."""
+    bell, rope = socket.socketpair()
+    rope.setblocking(False)
+    line = connection.makefile("rw")
+    folder, settings, fatal = json.loads(line.readline())
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # so that the bell rings
+    signal.set_wakeup_fd(rope.fileno())
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for end in (line, connection, bell, rope):
+            end.close()
+        live(Path(folder), settings, Crash(*fatal) if fatal else None)
+    with suppress(BrokenPipeError):
+        line.write(f"{pid}\n")
+        line.flush()
+        if connection in select([connection, bell], [], [])[0]:
+            os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        line.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        line.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _warm()
+    sys.stdout.write("warm\n")
+    sys.stdout.flush()
+    _serve(socket.socket(fileno=int(sys.argv[1])))
