@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.soak import run
 from benchmarks.soak.report import faults, table
-from benchmarks.soak.run import Load, Outcome, Session, soak
+from benchmarks.soak.run import Load, Outcome, Session
 from benchmarks.soak.script import Verdict, answer, history_fault, judge
 
 IDS = ("s1-0", "s1-1", "s1-2")
@@ -55,7 +56,11 @@ def test_what_no_bot_has_heard_is_told_apart() -> None:
     assert "| said while nobody listened | 2 |" in table(outcome)
 
 
-async def test_nothing_is_lost_doubled_or_cut_while_all_goes_wrong(tmp_path: Path) -> None:
-    outcome = await soak(Load(messages=60, sessions=12, at_once=12, every=15), tmp_path)
+@pytest.mark.timeout(300)
+async def test_nothing_is_lost_doubled_or_cut_while_all_goes_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "PATIENCE", 10.0)  # with what is said while nobody listens
+    outcome = await run.soak(Load(messages=60, sessions=20, at_once=20, every=20), tmp_path)
     assert faults(outcome) == []
     assert outcome.made.total() >= 2
