@@ -50,7 +50,7 @@ def _rows(of: Figures) -> dict[str, str]:
     return {
         **rows,
         "statements a turn that write": "<br>".join(f"{kind} {number:g}" for kind, number in _rounded(asked)),
-        "of these, besides the message and the events": f"{_besides(asked):g}",
+        "of these, besides the message, the events, new sessions and heartbeats": f"{_besides(asked):g}",
         "all statements a turn, with begin and commit": f"{sum(asked.values()):.1f}",
         "idle: statements a minute, with begin and commit": f"{of.idle.statements:.0f}",
         "idle: CPU a minute": _ms(of.idle.cpu),
@@ -64,7 +64,8 @@ def _rounded(asked: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def _besides(asked: Mapping[str, float]) -> float:
-    return sum(number for kind, number in _rounded(asked) if kind not in ("insert inbox", "insert messages"))
+    others = ("insert inbox", "insert messages", "insert sessions", "update workers", "delete workers")
+    return sum(number for kind, number in _rounded(asked) if kind not in others)
 
 
 def _ms(seconds: float) -> str:

@@ -51,7 +51,7 @@ def test_the_table_has_a_column_a_database_and_a_dash_where_there_is_nothing_to_
     lines = table([sqlite, postgres]).splitlines()
     assert lines[0] == "| | SQLite | PostgreSQL |"
     assert "| another worker takes over after kill -9 | - | 11.0 s |" in lines
-    assert "| of these, besides the message and the events | 3 | 3 |" in lines
+    assert "| of these, besides the message, the events, new sessions and heartbeats | 3 | 3 |" in lines
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
