@@ -51,12 +51,12 @@ class Caller:
     """
 
     def __init__(self, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
-        self._pacer = Pacer(speed=speed)
+        self.pacer = Pacer(speed=speed)
         self._pauses = pauses
 
     def budget(self, key: Hashable, window: Window) -> Budget:
         """The budget of all that shares the limit `window`."""
-        return self._pacer.budget(key, window)
+        return self.pacer.budget(key, window)
 
     async def once(
         self,

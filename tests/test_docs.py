@@ -36,6 +36,8 @@ from core import endings, errors
 from core.errors import ParleyError
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
+from core.leadership import Leadership
+from core.lease import Lease
 from core.places import Places
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -377,7 +379,8 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     """The Discord adapter, and what it hears."""
     settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), Box()
     database = Database("sqlite+aiosqlite://")
-    channel = DiscordChannel(settings, cast(Inbox, box), Places(database), Bounds())
+    leadership = Leadership(database, Lease(database), DiscordChannel.name)
+    channel = DiscordChannel(settings, cast(Inbox, box), Places(database), Bounds(), leadership)
     try:
         await migrate(database)
         await channel.start()
