@@ -3,7 +3,7 @@
 UV := $(shell command -v uv || echo .uv/bin/uv)
 WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 
-.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions chaos check warm clean
+.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions bench-turns soak chaos check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -22,6 +22,14 @@ format: .venv/ready
 
 bench-sessions: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.sessions $(LENGTHS)
+
+# BENCH_DATABASE narrows it.
+bench-turns: .venv/ready $(WARM)
+	@.venv/bin/python -m benchmarks.turns
+
+# TURNS, SESSIONS, SEED, EVERY, AT_ONCE, SPEED: see docs/benchmarks.md.
+soak: .venv/ready $(WARM)
+	@.venv/bin/python -m benchmarks.soak
 
 bench-deltas: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.deltas $(STREAMS)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from core.agent import make_app
 from core.errors import SettingsError, StoreError
 from core.inbox import Inbox
 from core.journal import Journal
+from core.leadership import Leadership
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.attempts import WAITS
@@ -26,6 +27,7 @@ from core.places import Places
 from core.pruning import Pruning
 from core.runtime import AgentRuntime, warm_up
 from core.sessions.service import SessionService
+from core.shares import Shares, Uses
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, pending, verify
@@ -107,10 +109,14 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         if settings.slack is not None:
             channels[SlackChannel.name] = SlackChannel(settings.slack, inbox, places, bounds)
         if settings.discord is not None:
-            discord = channels[DiscordChannel.name] = DiscordChannel(settings.discord, inbox, places, bounds)
+            discord = channels[DiscordChannel.name] = DiscordChannel(
+                settings.discord, inbox, places, bounds, Leadership(database, lease, DiscordChannel.name)
+            )
             stack.push_async_callback(discord.aclose)
         if not channels:
             raise SettingsError(NO_TOKENS)
+        shares = Shares(database, lease)
+        await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
         yield channels, worker, Health(channels.values(), database)
 
 
@@ -153,6 +159,19 @@ async def _start(channels: Iterable[Channel]) -> None:
         raise SettingsError(*faults)
     for error in errors:
         raise error
+
+
+async def _share(shares: Shares, channels: Collection[Channel]) -> None:
+    """Share what the platforms allow with the other workers. No two platforms have a name for a limit in common."""
+
+    def mine() -> Uses:
+        return {name: use for channel in channels for name, use in channel.tell().items()}
+
+    def told(others: Sequence[Uses]) -> None:
+        for channel in channels:
+            channel.share(others)
+
+    await shares.keep(mine, told)
 
 
 async def _listen(channel: Channel) -> None:

@@ -5,8 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable
 from typing import TypeVar
 
+from channels.budget import Budget, Window
 from channels.channel import Priority
-from channels.pacer import Budget, Pacer, Window
+from channels.pacer import Pacer
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -50,12 +51,12 @@ class Caller:
     """
 
     def __init__(self, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
-        self._pacer = Pacer(speed=speed)
+        self.pacer = Pacer(speed=speed)
         self._pauses = pauses
 
     def budget(self, key: Hashable, window: Window) -> Budget:
         """The budget of all that shares the limit `window`."""
-        return self._pacer.budget(key, window)
+        return self.pacer.budget(key, window)
 
     async def once(
         self,

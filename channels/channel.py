@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from channels.markdown.dialect import MARKDOWN, Dialect
 from core.errors import SurfaceError
 from core.inbound import Inbound
+from core.shares import Uses
 
 
 class Priority(IntEnum):
@@ -240,6 +241,14 @@ class Channel(Protocol):
 
     async def reconnect(self) -> None:
         """Give up the connection for dead, and have a new one made; returns when that has begun."""
+        ...
+
+    def tell(self) -> Uses:
+        """What other workers are to know of what this one uses of the platform's limits."""
+        ...
+
+    def share(self, others: Sequence[Uses]) -> None:
+        """Leave to other workers, who tell this, what of the platform's limits is theirs."""
         ...
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:

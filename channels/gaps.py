@@ -114,6 +114,7 @@ class Gaps:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+            self._tasks.clear()
         try:
             async with asyncio.timeout(LAST_SECONDS):
                 await self._keep()

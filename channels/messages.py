@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from channels.budget import Budget
 from channels.calls import RefusedError
 from channels.channel import LAST_WORDS, Button, Chunk, File, FileRefusedError, Limits, Plan, Priority, Record
-from channels.pacer import Budget
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)

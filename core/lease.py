@@ -53,8 +53,7 @@ class Lease:
 
     async def keep(self) -> None:
         """Lengthen the lease until cancelled."""
-        while not self._database.is_sqlite:
-            await asyncio.sleep(self._seconds / BEATS)
+        while not self._database.is_sqlite:  # at once: it may have taken long to get ready for work
             try:
                 async with asyncio.timeout(self._seconds), self._database.write() as connection:
                     await self._write(connection)
@@ -63,6 +62,7 @@ class Lease:
                 # nobody could lengthen his: who comes back first must not take the others for dead
                 self._sure_from = _now() + 2 * self._seconds
                 log.warning("the lease cannot be lengthened: %s", traced(error))
+            await asyncio.sleep(self._seconds / BEATS)
 
     async def give_up(self) -> None:
         """Work no more: what was not handed back is anybody's."""

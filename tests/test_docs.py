@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from bot.cli import cli
 from bot.settings import Settings
 from channels import words
+from channels.budget import Window
 from channels.channel import Limits
 from channels.discord import api as discord_api
 from channels.discord import surface as discord_surface
@@ -25,7 +26,6 @@ from channels.discord.channel import DiscordChannel
 from channels.discord.commands import reset_command
 from channels.discord.login import PERMISSIONS, DiscordSettings, intents
 from channels.gaps import Bounds
-from channels.pacer import Window
 from channels.slack import people as slack_people
 from channels.slack import streams as slack_streams
 from channels.slack import surface as slack_surface
@@ -36,6 +36,8 @@ from core import endings, errors
 from core.errors import ParleyError
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
+from core.leadership import Leadership
+from core.lease import Lease
 from core.places import Places
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -377,7 +379,8 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     """The Discord adapter, and what it hears."""
     settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), Box()
     database = Database("sqlite+aiosqlite://")
-    channel = DiscordChannel(settings, cast(Inbox, box), Places(database), Bounds())
+    leadership = Leadership(database, Lease(database), DiscordChannel.name)
+    channel = DiscordChannel(settings, cast(Inbox, box), Places(database), Bounds(), leadership)
     try:
         await migrate(database)
         await channel.start()

@@ -37,6 +37,9 @@ LOOK = 0.2
 #: How many messages somebody says before he waits for the answers: any of these.
 BURSTS = (1, 1, 1, 1, 2, 3)
 
+#: Seconds from one message to the next of somebody who does not wait: as quick as people are.
+PAUSES = (0.1, 0.4)
+
 #: How long a dead worker's lease lasts: the default is longer, and a soak would be, too.
 LEASE_SECONDS = "4"
 
@@ -180,7 +183,7 @@ class Soak:
                     names.append(await session.say())
                     self._said += 1
                     self._progress.set()
-                    await asyncio.sleep(self._dice.choice((0.0, 0.1)))
+                    await asyncio.sleep(self._dice.choice(PAUSES))
                 await session.wait(names)
 
     async def _trouble(self, trouble: Trouble) -> None:

@@ -12,7 +12,7 @@ from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
 
 #: Seconds that the bots may take to be connected again, and that a database is away at most.
-CONNECT_TIMEOUT, AWAY = 60.0, 2.0
+CONNECT_TIMEOUT, AWAY = 180.0, 2.0
 
 SLACK_CALLS = ("chat.postMessage", "chat.update", "chat.startStream", "chat.appendStream", "chat.stopStream")
 DISCORD_CALLS = ("POST /channels/{channel}/messages", "PATCH /channels/{channel}/messages/{message}")

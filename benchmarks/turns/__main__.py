@@ -30,16 +30,20 @@ def on_sqlite() -> Figures:
         urls = (f"sqlite+aiosqlite:///{Path(folder) / f'{number}.db'}" for number in count())
         steps, idle = asyncio.run(alone.one_at_a_time(next(urls)))
         together = asyncio.run(alone.all_at_once(next(urls)))
-        return Figures("SQLite", steps, idle, together, [asyncio.run(several.pace(next(urls), 1))])
+        bare = asyncio.run(alone.all_at_once(next(urls), is_bare=True))
+        return Figures("SQLite", steps, idle, together, bare, [asyncio.run(several.pace(next(urls), 1))])
 
 
 def on_postgres() -> Figures:
     with databases() as urls:
         steps, idle = asyncio.run(alone.one_at_a_time(next(urls)))
         together = asyncio.run(alone.all_at_once(next(urls)))
+        bare = asyncio.run(alone.all_at_once(next(urls), is_bare=True))
         paces = [asyncio.run(several.pace(next(urls), workers)) for workers in WORKERS]
         takeover = asyncio.run(several.takeover(next(urls)))
-        return Figures("PostgreSQL", steps, idle, together, paces, takeover, asyncio.run(several.cancel(next(urls))))
+        return Figures(
+            "PostgreSQL", steps, idle, together, bare, paces, takeover, asyncio.run(several.cancel(next(urls)))
+        )
 
 
 @contextmanager

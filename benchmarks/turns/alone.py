@@ -112,9 +112,9 @@ async def _idle(crew: Crew) -> Idle:
     return Idle(statements.total() * 60 / IDLE, cpu * 60 / IDLE)
 
 
-async def all_at_once(url: str) -> Together:
+async def all_at_once(url: str, *, is_bare: bool = False) -> Together:
     ends = _Ends()
-    async with at_work(url, seconds=MODEL_SECONDS, began=ends.begin, ended=ends.end) as crew:
+    async with at_work(url, seconds=MODEL_SECONDS, is_bare=is_bare, began=ends.begin, ended=ends.end) as crew:
         before = time.perf_counter()
         async with Loop() as loop:
             await asyncio.gather(*(crew.inbox.accept(message(f"at once {number}")) for number in range(AT_ONCE)))

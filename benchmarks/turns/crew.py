@@ -24,7 +24,7 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
-from core.worker import Worker
+from core.worker import LOST, Worker
 
 #: Turns at once, more than the bench ever runs.
 LIMIT = 500
@@ -131,6 +131,7 @@ async def at_work(
     *,
     seconds: float = 0.0,
     limit: int = LIMIT,
+    is_bare: bool = False,
     began: Told = lambda _turn: None,
     ended: Told = lambda _turn: None,
     cancelled: Told = lambda _turn: None,
@@ -139,6 +140,7 @@ async def at_work(
 
     Args:
         seconds: for how long its model is silent.
+        is_bare: whether a turn is no more than what is written of it: no agent runs, and no reply.
         began: told of each turn when the worker gets to it.
         ended: told when it has come to its end.
         cancelled: told when it is cancelled, before it has its last word.
@@ -159,12 +161,19 @@ async def at_work(
         turns, place = Turns(database, lease), Place()
         answerer = Answerer(runtime, turns, {place.name: place}, time_limit=600)
 
+        async def written(turn: Turn) -> None:
+            await turns.shown(turn, ["1"])
+            await asyncio.sleep(seconds)
+            await turns.answered(turn, "Well.", {})
+            await turns.end(turn, "done")
+
         async def answer(turn: Turn) -> None:
             began(turn)
             try:
-                await answerer.answer(turn)
-            except asyncio.CancelledError:
-                cancelled(turn)
+                await (written if is_bare else answerer.answer)(turn)
+            except asyncio.CancelledError as stop:
+                # nobody takes a turn away here: the worker has looked for this one when it had just ended
+                (ended if stop.args == (LOST,) else cancelled)(turn)
                 raise
             ended(turn)
 
@@ -176,6 +185,7 @@ async def at_work(
         finally:
             await worker.stop(0.1)
             tasks[0].cancel()
+            await tasks[1]
             await asyncio.wait(tasks)
 
 

@@ -59,8 +59,9 @@ def _session(turn: Turn) -> str:
 async def main(url: str, seconds: float, limit: int) -> None:
     hand, lines = Hand(), asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    told = {"began": hand.began, "ended": hand.ended, "cancelled": hand.cancelled}
-    async with at_work(url, seconds=seconds, limit=limit, **told) as crew:
+    async with at_work(
+        url, seconds=seconds, limit=limit, began=hand.began, ended=hand.ended, cancelled=hand.cancelled
+    ) as crew:
         sayers = [asyncio.create_task(hand.say_on(crew), name="sayer") for _ in range(4)]
         tell("ready")
         async with Loop() as loop:

@@ -16,6 +16,7 @@ class Figures:
     steps: Steps
     idle: Idle
     together: Together
+    bare: Together
     paces: Sequence[Pace]
     takeover: float | None = None
     cancel: float | None = None
@@ -42,14 +43,14 @@ def _rows(of: Figures) -> dict[str, str]:
         rows[name] = f"{pace.seconds:.1f} s ({pace.turns / pace.seconds:.0f} a second)"
         rows[f"{name}: CPU of the workers, a turn"] = _ms(pace.cpu / pace.turns)
         rows[f"{name}: the loop late / busy on end, at most"] = f"{_ms(pace.late)} / {_ms(pace.busiest)}"
-    together = of.together
-    name = f"{AT_ONCE} sessions of {MODEL_SECONDS:g} s each"
+    for what, together in (("", of.together), (", no agent and no reply", of.bare)):
+        name = f"{AT_ONCE} sessions of {MODEL_SECONDS:g} s each{what}"
+        rows[name] = f"{together.seconds:.1f} s, {together.peak} at once"
+        rows[f"{name}: the loop late / busy on end, at most"] = f"{_ms(together.late)} / {_ms(together.busiest)}"
     return {
         **rows,
-        name: f"{together.seconds:.1f} s, {together.peak} at once",
-        f"{name}: the loop late / busy on end, at most": f"{_ms(together.late)} / {_ms(together.busiest)}",
         "statements a turn that write": "<br>".join(f"{kind} {number:g}" for kind, number in _rounded(asked)),
-        "of these, besides the message and the events": f"{_besides(asked):g}",
+        "of these, besides the message, the events, new sessions and heartbeats": f"{_besides(asked):g}",
         "all statements a turn, with begin and commit": f"{sum(asked.values()):.1f}",
         "idle: statements a minute, with begin and commit": f"{of.idle.statements:.0f}",
         "idle: CPU a minute": _ms(of.idle.cpu),
@@ -63,7 +64,8 @@ def _rounded(asked: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def _besides(asked: Mapping[str, float]) -> float:
-    return sum(number for kind, number in _rounded(asked) if kind not in ("insert inbox", "insert messages"))
+    others = ("insert inbox", "insert messages", "insert sessions", "update workers", "delete workers")
+    return sum(number for kind, number in _rounded(asked) if kind not in others)
 
 
 def _ms(seconds: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from core.store.database import Database
+from core.store.statement import Statement
 
 _WRITES = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.I)
 
@@ -30,11 +31,18 @@ def counted(database: Database) -> Iterator[Counter[str]]:
     def committed(_connection: Any) -> None:
         counts["commit"] += 1
 
+    async def run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
+        counts[_kind(statement.prepared(database.engine.dialect).sql)] += 1
+        return await plain(statement, **values)
+
+    plain = database.run
+    database.run = run  # type: ignore[method-assign]  # what the driver runs by itself, SQLAlchemy does not tell of
     sa.event.listen(engine, "before_cursor_execute", executed)
     sa.event.listen(engine, "commit", committed)
     try:
         yield counts
     finally:
+        database.run = plain  # type: ignore[method-assign]
         sa.event.remove(engine, "before_cursor_execute", executed)
         sa.event.remove(engine, "commit", committed)
 

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 import aiohttp
 import discord
 
+from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Button, File, Priority
 from channels.discord.headers import Told, tracing
-from channels.pacer import Budget, Window
+from channels.pacer import Pacer
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,10 @@ class DiscordApi:
         self._caller = Caller(pauses=pauses, speed=speed)
         assert client.user is None, "who has logged in before does not hear of the limits"
         client.http.http_trace = tracing(self._learn)  # discord.py reads it when it logs in, and hands on no headers
+
+    @property
+    def pacer(self) -> Pacer:
+        return self._caller.pacer
 
     def posts(self, channel: int) -> Budget:
         return self._caller.budget(("post", channel), MESSAGES)

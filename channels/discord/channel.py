@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import discord
@@ -23,8 +23,10 @@ from channels.intake import Call, Intake
 from core.errors import ParleyError, SettingsError, StoreError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Inbox
+from core.leadership import Leadership
 from core.places import Places
 from core.secrets import traced
+from core.shares import Uses
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +41,16 @@ class DiscordChannel:
     """The Discord adapter. To be made inside a running event loop, and closed when no reply is shown any more.
 
     What is shown goes through a client of its own, which outlives any connection to the gateway.
+
+    Discord tells each connection all that happens. So of several workers one hears: it keeps what is said for all.
     """
 
     name = NAME
     pulse = PULSE
 
-    def __init__(self, settings: DiscordSettings, inbox: Inbox, places: Places, bounds: Bounds) -> None:
+    def __init__(
+        self, settings: DiscordSettings, inbox: Inbox, places: Places, bounds: Bounds, leadership: Leadership
+    ) -> None:
         self._settings = settings
         self._inbox = inbox
         self._client = make_client(settings)
@@ -54,6 +60,9 @@ class DiscordChannel:
         look = History(self._api, serves=self._serves, hear=self._call_in).look
         self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
         self._gateway = Gateway(self._connection, on_back=self._gaps.open)
+        self._leadership = leadership
+        self._leading: asyncio.Task[None] | None = None
+        self._leads = False
         self._hearing: set[asyncio.Task[Any]] = set()
         self._stopping = asyncio.Event()
 
@@ -61,29 +70,62 @@ class DiscordChannel:
         standing = await log_in(self._client, self._settings)
         for line in (*standing.lacks, *standing.faults):
             log.warning("%s", line)
-        try:
-            await asyncio.wait_for(self._gateway.start(), CONNECT_TIMEOUT)
-        except TimeoutError as error:
-            raise SettingsError(
-                f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
-                "the log says why"
-            ) from error
-        await self._gaps.start()
+        changes = self._leadership.changes()
+        self._leads = await anext(changes)
+        if self._leads:
+            try:
+                await asyncio.wait_for(self._begin(), CONNECT_TIMEOUT)
+            except TimeoutError as error:
+                raise SettingsError(
+                    f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
+                    "the log says why"
+                ) from error
+        else:
+            log.info("another worker hears what is said")
+        self._leading = asyncio.create_task(self._follow(changes), name="discord leadership")
 
     async def stop(self) -> None:
         self._stopping.set()
+        if self._leading is not None:
+            self._leading.cancel()
+            await asyncio.wait([self._leading])
         if self._hearing:
             _, late = await asyncio.wait(self._hearing, timeout=SETTLE_TIMEOUT)
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=SETTLE_TIMEOUT)
-        await self._gateway.stop()
+        await self._end()
+        await self._leadership.give_up()
         await self._intake.settle(SETTLE_TIMEOUT)
+
+    async def _follow(self, changes: AsyncGenerator[bool, None]) -> None:
+        """Hear while this worker leads, and not while it does not."""
+        async with aclosing(changes):
+            async for leads in changes:
+                log.info("this worker hears what is said" if leads else "another worker hears what is said")
+                try:
+                    await (self._begin() if leads else self._end())
+                except StoreError as error:
+                    log.error("it is not known since when nothing was heard: %s", error)
+                self._leads = leads
+
+    async def _begin(self) -> None:
+        await self._gateway.start()
+        await self._gaps.start()
+
+    async def _end(self) -> None:
+        await self._gateway.stop()
         await self._gaps.stop()
 
+    def tell(self) -> Uses:
+        return self._api.pacer.tell()
+
+    def share(self, others: Sequence[Uses]) -> None:
+        self._api.pacer.share(others)
+
     def heard_at(self) -> float:
-        return self._gateway.heard_at
+        return self._gateway.heard_at if self._leads else 0.0
 
     async def reconnect(self) -> None:
         await self._gateway.reconnect()

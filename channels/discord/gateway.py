@@ -154,6 +154,8 @@ class Gateway:
 
     async def start(self) -> None:
         """Return when the connection stands. Cancelled, it takes down what it has begun."""
+        self._ready.clear()
+        self.heard_at = 0.0
         self._begin()
         try:
             await self._ready.wait()

@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from channels.budget import Budget
 from channels.calls import PassingError, RefusedError
 from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
 from channels.discord.api import ARCHIVED, GONE, DiscordApi, Said
 from channels.discord.markdown import DiscordMarkdown, size
 from channels.messages import Edited, MessageSurface, Posted
-from channels.pacer import Budget
 from channels.receipts import Receipts
 
 T = TypeVar("T")

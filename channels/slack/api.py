@@ -7,9 +7,10 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Priority
-from channels.pacer import Budget, Window
+from channels.pacer import Pacer
 
 Answer = Mapping[str, Any]
 
@@ -33,6 +34,10 @@ class SlackApi:
     def __init__(self, client: AsyncWebClient, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
         self._client = client
         self._caller = Caller(pauses=pauses, speed=speed)
+
+    @property
+    def pacer(self) -> Pacer:
+        return self._caller.pacer
 
     def budget(self, key: Hashable, window: Window) -> Budget:
         return self._caller.budget(key, window)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ from core.inbound import Inbound
 from core.inbox import Inbox
 from core.places import Places
 from core.secrets import traced
+from core.shares import Uses
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +123,12 @@ class SlackChannel:
         await self._socket.close()
         await self._intake.settle(SETTLE_TIMEOUT)
         await self._gaps.stop()
+
+    def tell(self) -> Uses:
+        return self._api.pacer.tell()
+
+    def share(self, others: Sequence[Uses]) -> None:
+        self._api.pacer.share(others)
 
     def heard_at(self) -> float:
         return self._socket.heard_at

@@ -8,10 +8,10 @@ import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
+from channels.budget import Budget, Window
 from channels.calls import RefusedError
 from channels.channel import Priority
 from channels.intake import Call
-from channels.pacer import Budget, Window
 from channels.slack.api import Answer, SlackApi
 from channels.slack.hearing import hear
 from channels.slack.tiers import TIER_3

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Iterable
 
-from channels.pacer import Window
+from channels.budget import Window
 from channels.slack.api import SlackApi
 from core.errors import SurfaceError
 from core.secrets import traced

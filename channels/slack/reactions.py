@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from channels.pacer import Window
+from channels.budget import Window
 from channels.receipts import Address, Receipts
 from channels.slack.api import SlackApi
 

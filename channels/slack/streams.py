@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from channels.budget import Budget
 from channels.calls import PassingError, RefusedError
 from channels.channel import LAST_WORDS, Priority
 from channels.messages import Edited, Piece, Posted
-from channels.pacer import Budget
 from channels.receipts import Receipts
 from channels.slack.api import SlackApi
 from channels.slack.surface import SlackSurface

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from channels.budget import Budget, Window
 from channels.calls import PassingError, RefusedError
 from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
 from channels.messages import Edited, MessageSurface, Posted
-from channels.pacer import Budget, Window
 from channels.receipts import Receipts
 from channels.slack.api import Answer, SlackApi
 from channels.slack.files import Files

@@ -4,7 +4,7 @@ Slack: docs.slack.dev/apis/web-api/rate-limits. So many calls a minute; with hal
 delays.
 """
 
-from channels.pacer import Window
+from channels.budget import Window
 
 TIER_2 = Window(calls=20, seconds=60.5)
 TIER_3 = Window(calls=50, seconds=60.5)

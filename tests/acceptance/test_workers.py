@@ -4,6 +4,7 @@ import asyncio
 import signal
 from pathlib import Path
 
+from sandbox.discord import DiscordSandbox
 from sandbox.models import Asked, Pause, Say, Turn
 from tests.acceptance.conftest import Program, Start
 from tests.acceptance.platforms import Platform
@@ -34,6 +35,27 @@ async def test_what_a_killed_worker_ran_is_taken_up_by_the_other_within_its_leas
 
     async with asyncio.timeout(15):
         await one.everywhere(after)
+
+
+async def test_one_worker_hears_discord_and_another_one_if_that_dies(
+    start: Start, postgres: str, discord: DiscordSandbox, tmp_path: Path
+) -> None:
+    settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
+    one = await start(**settings)
+    one.answer = lambda _asked: "The first one says it."
+    (tmp_path / "other").mkdir()
+    other = await start(folder=tmp_path / "other", **settings)
+    other.answer = lambda _asked: "The other one says it."
+    assert discord.connected == 1
+    assert "another worker hears what is said" in other.program.log
+    await one.program.end(signal.SIGKILL)
+    platform = next(platform for platform in other.platforms if platform.name == "discord")
+    talk = platform.talk()
+    await platform.wait_for(lambda: not discord.connected)
+    await talk.say("anybody there?")
+    async with asyncio.timeout(15):
+        await other.reply(platform, talk, lambda text: text == "The other one says it.")
+    assert len(talk.replies()) == 1
 
 
 async def test_a_worker_that_is_stopped_hands_its_answer_to_the_other_at_once(

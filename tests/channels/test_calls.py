@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
+from channels.budget import Window
 from channels.calls import Caller, PassingError, RefusedError
 from channels.channel import Priority
-from channels.pacer import Window
 from core.errors import SurfaceError
 
 WINDOW = Window(calls=100, seconds=0.1)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels import messages
+from channels.budget import Budget, Window
 from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priority
 from channels.messages import Edited, MessageSurface, Posted
-from channels.pacer import Budget, Window
 from core.errors import SurfaceError
 
 PLENTY = Budget(Window(calls=1000, seconds=1.0))

@@ -15,6 +15,7 @@ from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app
 from core.errors import StoreError
 from core.inbox import Inbox
+from core.leadership import Leadership
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
@@ -43,6 +44,7 @@ class Core:
     turns: Turns
     inbox: Inbox
     places: Places
+    leadership: Leadership
     answerer: Answerer
     worker: Worker
     channels: dict[str, Channel] = field(default_factory=dict)
@@ -66,7 +68,17 @@ async def core_of(tmp_path: Path, *script: Any, time_limit: float, most_messages
         answerer = Answerer(runtime, turns, channels, time_limit=time_limit, most_messages=most_messages)
         worker = Worker(turns, answerer.answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
-        yield Core(model, database, turns, inbox, Places(database), answerer, worker, channels)
+        yield Core(
+            model,
+            database,
+            turns,
+            inbox,
+            Places(database),
+            Leadership(database, turns._lease, "discord"),
+            answerer,
+            worker,
+            channels,
+        )
 
 
 async def successor(database: Database) -> Turns:
@@ -85,6 +97,7 @@ class Wired:
         self.turns = core.turns
         self.inbox = core.inbox
         self.places = core.places
+        self.leadership = core.leadership
         self.answerer = core.answerer
         self.worker = core.worker
 

@@ -162,7 +162,9 @@ async def running(
             core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages)
         )
         settings = settings_of(server, guilds=guilds)
-        channel = core.channels[DiscordChannel.name] = DiscordChannel(settings, core.inbox, core.places, bounds)
+        channel = core.channels[DiscordChannel.name] = DiscordChannel(
+            settings, core.inbox, core.places, bounds, core.leadership
+        )
         stack.push_async_callback(channel.aclose)
         bot = Bot(server, channel, core)
         work = asyncio.create_task(bot.worker.run())

@@ -1,0 +1,66 @@
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.soak import run
+from benchmarks.soak.report import faults, table
+from benchmarks.soak.run import Load, Outcome, Session
+from benchmarks.soak.script import Verdict, answer, history_fault, judge
+
+IDS = ("s1-0", "s1-1", "s1-2")
+
+
+def shown(*answers: str) -> str:
+    """As a platform may cut it."""
+    return "\n".join(answers).replace("w1", "\nw1")
+
+
+def test_answers_that_stand_once_and_in_order_are_well() -> None:
+    assert judge(IDS, shown(answer(["s1-0"]), answer(["s1-1", "s1-2"]))) == Verdict(2, (), (), False, ())
+
+
+def test_a_message_without_an_answer_is_lost_and_one_with_two_is_doubled() -> None:
+    verdict = judge(IDS, shown(answer(["s1-0"]), answer(["s1-2"]), answer(["s1-2"])))
+    assert (verdict.lost, verdict.doubled) == (("s1-1",), ("s1-2",))
+
+
+def test_an_answer_before_an_older_ones_is_out_of_order() -> None:
+    assert judge(IDS, shown(*(answer([id_]) for id_ in reversed(IDS)))).disordered
+
+
+@pytest.mark.parametrize("text", [answer(["s1-0"])[:-9], answer(["s1-0"]) + "_Thinking_", "«s1-0» other «end»"])
+def test_a_text_that_is_cut_or_stands_beside_or_in_place_of_an_answer_is_wrong(text: str) -> None:
+    assert len(judge(IDS[:1], text).wrong) == 1
+
+
+def test_a_history_has_each_question_once_with_its_answer() -> None:
+    well = [("user", "Ada: s1-0"), ("assistant", answer(["s1-0"])), ("user", "Ada: s1-1\n\nAda: s1-2")]
+    assert history_fault(well) == ""
+    assert history_fault([*well, well[-1]])
+    assert history_fault([well[0], ("assistant", "no"), well[2]])
+    assert history_fault([well[2], ("assistant", answer(["s1-1", "s1-2"])), well[0]])
+
+
+def test_what_no_bot_has_heard_is_told_apart() -> None:
+    class Place:
+        async def say(self, text: str) -> None: ...
+
+        def shown(self) -> str:
+            return ""
+
+    verdict = judge(IDS, "")
+    session = Session(1, "discord", Place(), list(IDS))
+    outcome = Outcome(Load(), 1.0, [(session, verdict)], frozenset(IDS[:2]), [], 0, 0, Counter({"kill -9": 1}))
+    assert faults(outcome) == ["discord s1: lost: s1-2"]
+    assert "| said while nobody listened | 2 |" in table(outcome)
+
+
+@pytest.mark.timeout(300)
+async def test_nothing_is_lost_doubled_or_cut_while_all_goes_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "PATIENCE", 10.0)  # with what is said while nobody listens
+    outcome = await run.soak(Load(messages=60, sessions=20, at_once=20, every=20), tmp_path)
+    assert faults(outcome) == []
+    assert outcome.made.total() >= 2

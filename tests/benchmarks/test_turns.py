@@ -1,0 +1,61 @@
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.turns import alone, several
+from benchmarks.turns.alone import Idle, Steps, Together
+from benchmarks.turns.report import Figures, table
+from benchmarks.turns.several import Pace
+from benchmarks.turns.statements import writes
+
+
+def test_of_the_statements_those_that_write_are_told_apart() -> None:
+    assert writes(Counter({"read": 9, "begin": 2, "commit": 2, "update turns": 3})) == {"update turns": 3}
+
+
+async def test_a_turn_of_one_message_takes_no_more_than_five_statements_to_write_besides_what_was_said(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alone, "TURNS", 5)
+    monkeypatch.setattr(alone, "WARM", 20)  # so that no session is new
+    monkeypatch.setattr(alone, "IDLE", 0.1)
+    steps, _ = await alone.one_at_a_time(database_url)
+    written = writes(steps.statements)
+    said = {"insert inbox", "insert messages", "insert sessions"}
+    heartbeats = {"update workers", "delete workers"}
+    assert sum(number for kind, number in written.items() if kind not in said | heartbeats) <= 5
+
+
+async def test_sessions_that_wait_at_the_same_time_run_at_the_same_time(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alone, "AT_ONCE", 10)
+    monkeypatch.setattr(alone, "MODEL_SECONDS", 0.5)
+    assert (await alone.all_at_once(database_url, is_bare=True)).peak == 10
+
+
+async def test_workers_of_their_own_process_share_the_turns(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(several, "SESSIONS", 4)
+    monkeypatch.setattr(several, "TURNS_EACH", 2)
+    pace = await several.pace(postgres, 2)
+    assert (pace.turns, sum(pace.shares)) == (8, 8)
+
+
+def test_the_table_has_a_column_a_database_and_a_dash_where_there_is_nothing_to_tell() -> None:
+    steps = Steps(0.001, 0.002, 0.003, {"insert inbox": 1.0, "update turns": 3.0, "read": 4.0})
+    together = Together(2.5, 300, 0.01, 0.02)
+    pace = Pace(1, 500, 5.0, 2.5, 0.01, 0.02, (500,))
+    sqlite = Figures("SQLite", steps, Idle(24, 0.09), together, together, [pace])
+    postgres = Figures("PostgreSQL", steps, Idle(24, 0.09), together, together, [pace], 11.0, 0.02)
+    lines = table([sqlite, postgres]).splitlines()
+    assert lines[0] == "| | SQLite | PostgreSQL |"
+    assert "| another worker takes over after kill -9 | - | 11.0 s |" in lines
+    assert "| of these, besides the message, the events, new sessions and heartbeats | 3 | 3 |" in lines
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres"))
+    return f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
