@@ -1,36 +1,79 @@
 """What a turn costs in the session service, by the length of the history: `make bench-sessions [LENGTHS="100 2000"]`.
 
 A plain turn of an ADK agent is one `get_session` and two `append_event`s. Each service is measured on a history of
-each length, in one run, on files in a temporary folder.
+each length, in one run, on files in a temporary folder and on a PostgreSQL of this machine's own. What is there
+before is written past the services, for that would take longer than all that is measured.
 """
 
 import asyncio
 import gc
 import logging
+import sqlite3
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import sqlalchemy as sa
 from google.adk.events.event import Event
-from google.adk.sessions import BaseSessionService
+from google.adk.sessions import BaseSessionService, InMemorySessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.database_session_service import DatabaseSessionService
+from google.adk.sessions.schemas.v1 import StorageEvent
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
+from sqlalchemy.ext.asyncio import AsyncSession
 
+from core.sessions.record import columns, measured, to_row
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
+from core.store.schema import messages
 from core.tokens import TokenCounter
+from sandbox.postgres import PostgresSandbox
 
-LENGTHS = (100, 2_000)
-ROUNDS = 15
+LENGTHS = (100, 2_000, 10_000, 100_000)
+RECENT = 50
+
+#: A length is measured for so many turns, or as many as so many seconds hold, but for no fewer than so few.
+ROUNDS, SECONDS, FEWEST = 40, 15.0, 3
+
+#: So many turns an entrant takes on end.
+SPELL = 8
+
 WORDS = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor "
-APP, USER, SESSION = "bench", "somebody", "one"
+APP, USER = "bench", "somebody"
+BATCH = 1_000
 
-Service = tuple[str, Callable[[Path], Awaitable[BaseSessionService]]]
+Fill = Callable[[str, list[Event]], Awaitable[None]]
+Stop = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A service on a database of its own.
+
+    Attributes:
+        fill: writes events into a session, past the service.
+        configs: what is told to `get_session`, each measured by itself.
+    """
+
+    name: str
+    service: BaseSessionService
+    fill: Fill
+    stop: Stop
+    configs: Sequence[GetSessionConfig | None] = (None, GetSessionConfig(num_recent_events=RECENT))
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Milliseconds: of a turn in the median, and of the longest stall of the event loop meanwhile."""
+
+    turn: float
+    stall: float
 
 
 def event(number: int) -> Event:
@@ -41,49 +84,160 @@ def event(number: int) -> Event:
     return Event(invocation_id=f"turn-{number // 2}", author=author, content=content)
 
 
-async def parley(folder: Path) -> BaseSessionService:
-    database = Database(f"sqlite+aiosqlite:///{folder / 'parley.db'}")
+async def parley(where: str, url: str) -> Contender:
+    database = Database(url)
     await migrate(database)
-    return SessionService(database, TokenCounter(Path(".parley/tiktoken")), agent="agent")
+    counter = TokenCounter(Path(".parley/tiktoken"))
+
+    async def fill(session: str, events: list[Event]) -> None:
+        rows = []
+        for said in events:
+            words, tokens = measured(said)
+            values = columns(to_row(said), tokens + await counter.count(words))
+            rows.append({"session": session, "generation": 1, **values})
+        async with database.write() as connection:
+            await connection.execute(sa.insert(messages), rows)
+
+    service = SessionService(database, counter, agent="agent")
+    return Contender(f"Parley, {where}", service, fill, database.aclose, configs=(None,))
 
 
-async def adk_sqlite(folder: Path) -> BaseSessionService:
-    return SqliteSessionService(str(folder / "adk.db"))
+def adk_sqlite(path: Path) -> Contender:
+    async def fill(session: str, events: list[Event]) -> None:
+        insert = "INSERT INTO events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data)"
+        with sqlite3.connect(path) as connection:
+            connection.executemany(
+                f"{insert} VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (e.id, APP, USER, session, e.invocation_id, e.timestamp, e.model_dump_json(exclude_none=True))
+                    for e in events
+                ),
+            )
+        connection.close()
+
+    service = SqliteSessionService(str(path))
+    return Contender("ADK SqliteSessionService", service, fill, service.close)
 
 
-async def adk_database(folder: Path) -> BaseSessionService:
-    return DatabaseSessionService(f"sqlite+aiosqlite:///{folder / 'adk-sqlalchemy.db'}")
+def adk_database(where: str, url: str) -> Contender:
+    service = DatabaseSessionService(url)
+
+    async def fill(session: str, events: list[Event]) -> None:
+        owner = Session(id=session, app_name=APP, user_id=USER)
+        async with AsyncSession(service.db_engine) as database, database.begin():
+            database.add_all([StorageEvent.from_event(owner, said) for said in events])
+
+    return Contender(f"ADK DatabaseSessionService, {where}", service, fill, service.close)
 
 
-SERVICES: Sequence[Service] = (
-    ("Parley", parley),
-    ("ADK SqliteSessionService", adk_sqlite),
-    ("ADK DatabaseSessionService", adk_database),
-)
+def adk_memory() -> Contender:
+    service = InMemorySessionService()
+
+    async def fill(session: str, events: list[Event]) -> None:
+        service.sessions[APP][USER][session].events.extend(events)
+
+    async def stop() -> None:
+        service.sessions.clear()
+
+    return Contender("ADK InMemorySessionService", service, fill, stop)
 
 
-async def measure(service: BaseSessionService, lengths: Sequence[int]) -> list[tuple[float, float]]:
-    """Median of `ROUNDS` turns, and the longest stall of the event loop meanwhile, in ms, at each length."""
-    session = await service.create_session(app_name=APP, user_id=USER, session_id=SESSION)
-    stored, figures = 0, []
+async def contenders(folder: Path, server: PostgresSandbox) -> list[Contender]:
+    def postgres(name: str) -> str:
+        return server.create(name).replace("postgresql://", "postgresql+asyncpg://")
+
+    return [
+        await parley("SQLite", f"sqlite+aiosqlite:///{folder / 'parley.db'}"),
+        await parley("PostgreSQL", postgres("parley")),
+        adk_sqlite(folder / "adk.db"),
+        adk_database("SQLite", f"sqlite+aiosqlite:///{folder / 'adk-sqlalchemy.db'}"),
+        adk_database("PostgreSQL", postgres("adk")),
+        adk_memory(),
+    ]
+
+
+class Entrant:
+    """A contender told one thing, at one length."""
+
+    def __init__(self, contender: Contender, config: GetSessionConfig | None, length: int, rounds: int) -> None:
+        self.name = contender.name if config is None else f"{contender.name}, {RECENT} events"
+        self._service = contender.service
+        self._config = config
+        self._session = session_of(length)
+        self._rounds = rounds
+        self._times: list[float] = []
+        self._stall = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        count = len(self._times)
+        return count < min(FEWEST, self._rounds) or (count < self._rounds and sum(self._times) < SECONDS)
+
+    @property
+    def figures(self) -> Figures:
+        return Figures(statistics.median(self._times) * 1000, self._stall * 1000)
+
+    async def begin(self) -> None:
+        """A turn that does not count, for the first one finds nothing in any cache."""
+        await self._turn()
+
+    async def go_on(self) -> None:
+        """Some turns."""
+        gc.collect()
+        gc.freeze()  # as the bot does when it is ready
+        until = time.perf_counter() + SECONDS / 10
+        for _ in range(min(SPELL, self._rounds - len(self._times))):
+            stall = asyncio.create_task(longest_stall(), name="stall")
+            await asyncio.sleep(0)
+            self._times.append(await self._turn())
+            await asyncio.sleep(0.002)  # so that the stall is seen of a turn that never waits
+            stall.cancel()
+            self._stall = max(self._stall, await stall)
+            if time.perf_counter() > until:
+                return
+
+    async def _turn(self) -> float:
+        """The seconds that one took."""
+        said = [event(number) for number in range(2)]
+        began = time.perf_counter()
+        session = await self._service.get_session(
+            app_name=APP, user_id=USER, session_id=self._session, config=self._config
+        )
+        assert session is not None
+        for one in said:
+            await self._service.append_event(session, one)
+        return time.perf_counter() - began
+
+
+async def measure(
+    contenders: Sequence[Contender], lengths: Sequence[int], *, rounds: int = ROUNDS
+) -> dict[str, list[Figures]]:
+    """Each contender's figures at each length, over so many turns.
+
+    Each history is there from the beginning, and all entrants take turns: what else the machine does in these minutes
+    falls on all alike.
+    """
+    entrants = []
     for length in lengths:
-        while stored < length:
-            await service.append_event(session, event(stored))
-            stored += 1
-        stall = asyncio.create_task(longest_stall(), name="stall")
-        times = []
-        for _ in range(ROUNDS):
-            began = time.perf_counter()
-            loaded = await service.get_session(app_name=APP, user_id=USER, session_id=SESSION)
-            assert loaded is not None
-            session = loaded
-            for _ in range(2):
-                await service.append_event(session, event(stored))
-                stored += 1
-            times.append(time.perf_counter() - began)
-        stall.cancel()
-        figures.append((statistics.median(times) * 1000, await stall * 1000))
+        for contender in contenders:
+            await contender.service.create_session(app_name=APP, user_id=USER, session_id=session_of(length))
+            for start in range(0, length, BATCH):
+                batch = [event(number) for number in range(start, min(start + BATCH, length))]
+                await contender.fill(session_of(length), batch)
+            entrants += [Entrant(contender, config, length, rounds) for config in contender.configs]
+    for entrant in entrants:
+        await entrant.begin()
+    while due := [entrant for entrant in entrants if entrant.is_due]:
+        for entrant in due:
+            await entrant.go_on()
+    figures: dict[str, list[Figures]] = {}
+    for entrant in entrants:
+        figures.setdefault(entrant.name, []).append(entrant.figures)
     return figures
+
+
+def session_of(length: int) -> str:
+    return f"of-{length}-events"
 
 
 async def longest_stall() -> float:
@@ -98,17 +252,40 @@ async def longest_stall() -> float:
         return worst
 
 
+def verdicts(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator[str]:
+    """What is to be reached, and what was."""
+    if not {100, 2_000} <= set(lengths):
+        return
+    short, long = lengths.index(100), lengths.index(2_000)
+    durable = {name: of[long].turn for name, of in figures.items() if "Sqlite" in name or "Database" in name}
+    whole = min(turn for name, turn in durable.items() if not name.endswith("events"))
+    recent = min(turn for name, turn in durable.items() if name.endswith("events"))
+    for name, ours in figures.items():
+        if not name.startswith("Parley"):
+            continue
+        yield f"{name}, at 2,000 events, beside the quicker of ADK's durable services:"
+        yield f"  as it comes, it takes {whole / ours[long].turn:.1f} times as long (to be reached: 25)"
+        yield f"  told to load {RECENT} events, {recent / ours[long].turn:.1f} times (3)"
+        yield f"  of its own time at 100 events: {ours[long].turn / ours[short].turn:.2f} (1.3)"
+        yield f"  longest stall of the loop, at any length: {max(of.stall for of in ours):.1f} ms (10)"
+
+
+def table(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator[str]:
+    yield f"{'a turn: get + 2 appends, ms (longest stall of the loop, ms)':60}" + "".join(f"{n:>18,}" for n in lengths)
+    for name, of in figures.items():
+        cells = (f"{at.turn:,.1f} ({at.stall:,.1f})" for at in of)
+        yield f"{name:60}" + "".join(f"{cell:>18}" for cell in cells)
+
+
 async def main(lengths: Sequence[int]) -> None:
     logging.disable(logging.WARNING)  # of each load that cuts
-    gc.collect()
-    gc.freeze()  # as the bot does when it is ready
-    print(f"{'a turn: get + 2 appends':28}" + "".join(f"{length:>10,} events" for length in lengths))
-    for name, make in SERVICES:
-        with tempfile.TemporaryDirectory() as folder:
-            figures = await measure(await make(Path(folder)), lengths)
-        print(f"{name:28}" + "".join(f"{turn:>14.1f} ms" for turn, _ in figures))
-        print(f"{'  longest stall of the loop':28}" + "".join(f"{stall:>14.1f} ms" for _, stall in figures))
+    with tempfile.TemporaryDirectory() as folder, PostgresSandbox() as server:
+        entered = await contenders(Path(folder), server)
+        figures = await measure(entered, lengths)
+        for contender in entered:
+            await contender.stop()
+    print(*table(figures, lengths), *verdicts(figures, lengths), sep="\n")
 
 
 if __name__ == "__main__":
-    asyncio.run(main([int(length) for length in sys.argv[1:]] or LENGTHS))
+    asyncio.run(main(sorted(int(length) for length in sys.argv[1:]) or LENGTHS))

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from channels import words
 from channels.channel import Surface
@@ -50,13 +51,19 @@ class Intake:
         self._receipts = receipts
         self._surface = surface
         self._errands: set[asyncio.Task[None]] = set()
+        self._queues = WeakValueDictionary[str, asyncio.Lock]()
 
     async def take(self, call: Call) -> None:
-        """Have a message answered, if it is one for the bot; who has to wait for the answer sees a receipt.
+        """Have a message answered, if it is one for the bot; who has to wait for the answer sees a receipt. What is
+        heard of one session at the same time is kept in that order.
 
         Raises:
             StoreError: it could not be kept, and must not be acknowledged.
         """
+        async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
+            await self._take(call)
+
+    async def _take(self, call: Call) -> None:
         inbound = call.inbound
         if not call.is_called and not await self._inbox.is_session(inbound.session_id):
             return

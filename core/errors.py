@@ -4,6 +4,7 @@
     ├── SettingsError            the start cannot go on: one fault a line, each naming its setting
     ├── StoreError               the database cannot be reached, or is not what it should be
     │   ├── SessionResetError    the session was reset while something still wrote to it
+    │   ├── DamagedSessionError  what is stored of a session cannot be read; the others can
     │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
     ├── StepLimitError           the agent took as many steps as one run may have
@@ -42,17 +43,34 @@ class SettingsError(ParleyError):
 
 
 class StoreError(ParleyError):
+    """The database cannot be reached, or is not what it should be.
+
+    Attributes:
+        retryable: whether the same may succeed a little later.
+    """
+
     public = "I cannot reach my memory right now."
+    retryable = True
 
 
 class SessionResetError(StoreError):
     """What was to be stored belongs to a generation of the session that a reset has ended."""
 
     public = "This conversation was started over."
+    retryable = False
+
+
+class DamagedSessionError(StoreError):
+    """What is stored of a session cannot be read. A reset makes it whole, for it takes away all of that."""
+
+    public = "I cannot read what I remember of this conversation. Say `reset` to start it over."
+    retryable = False
 
 
 class TurnLostError(StoreError):
     """The turn is not this worker's any more: another one goes on with it, and nothing is to be shown of it here."""
+
+    retryable = False
 
 
 class ToolError(ParleyError):

@@ -15,7 +15,8 @@ from core.inbound import Inbound
 from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
-from core.turns import Turns, is_under_way, is_waiting
+from core.turns import Turns
+from core.waiting import is_under_way, is_waiting
 from core.worker import RESET, Worker
 
 T = TypeVar("T")

@@ -17,9 +17,8 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, takewhile
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -33,14 +32,13 @@ from core.sessions.reopening import reopen
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.schema import inbox, sessions, turns
+from core.store.statement import Statement
+from core.waiting import batches, is_under_way, said_to
 
 log = logging.getLogger(__name__)
 
 #: Seconds to wait before what the database did not take is written again; after the last one it is given up.
 PAUSES = (0.1, 0.5, 2.0, 5.0, 10.0, 15.0, 20.0, 20.0, 20.0)
-
-#: How many messages one turn answers at most.
-MESSAGES = 20
 
 State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
 Ended = Literal["done", "failed", "cancelled"]
@@ -58,16 +56,6 @@ STEPS: Mapping[tuple[State, State], str] = {
     ("running", "queued"): "its worker hands it back",
     ("queued", "running"): "another one claims it",
 }
-
-
-def is_under_way(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether a turn has not ended."""
-    return table.c.state.in_(("queued", "running", "answered"))
-
-
-def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether a message of the inbox is still to be taken by a turn."""
-    return table.c.turn.is_(None) & table.c.outcome.is_(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +129,7 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, ("running", "answered"), chunks=list(chunks))
+        await self._write(turn, _SHOWN, chunks=list(chunks))
 
     async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any]) -> None:
         """Keep the final text before it is shown.
@@ -149,7 +137,7 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _before("answered"), state="answered", text=text, usage=dict(usage))
+        await self._write(turn, _ANSWERED, text=text, usage=dict(usage))
 
     async def hand_back(self, turn: Turn) -> None:
         """Leave the turn to whoever claims it next; that it was tried does not count.
@@ -157,8 +145,7 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        state = sa.case((turns.c.state == "running", "queued"), else_=turns.c.state)
-        await self._write(turn, ("running", "answered"), state=state, owner=None, attempt=0)
+        await self._write(turn, _HANDED_BACK)
 
     async def cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
         """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
@@ -174,19 +161,19 @@ class Turns:
         return turn_id
 
     async def announce(self, connection: AsyncConnection) -> None:
-        """Tell all workers that something waits, once the transaction is committed."""
-        await self._notices.post(connection, "")
+        """Tell the other workers that something waits, once the transaction is committed."""
+        await self._notices.post(connection, self._lease.worker)
 
     async def hear(self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, str], None]) -> None:
-        """Hear of what waits, and of the turns that are to be ended, by id and reason, from all workers. Until
-        cancelled.
+        """Hear of what other workers have that waits, and from all of them of turns that are to be ended, by id and
+        reason. Until cancelled.
         """
 
         def heard(text: str) -> None:
-            turn_id, _, reason = text.partition(" ")
+            id_, _, reason = text.partition(" ")
             if reason:
-                on_cancelled(turn_id, reason)
-            else:
+                on_cancelled(id_, reason)
+            elif id_ != self._lease.worker:
                 on_waiting()
 
         await self._notices.hear(heard)
@@ -201,38 +188,54 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        text = sa.case((_is_over(turns), None), else_=turns.c.text)
-        await self._write(turn, _before(state), state=state, error=error, finished_at=time.time(), text=text)
+        values = {"error": error, "finished_at": time.time()}
 
-    async def _write(self, turn: Turn, states: Collection[State], **values: Any) -> None:
-        """Write of a turn that is in one of the states."""
+        async def work() -> None:
+            if not await self._execute(turn, _ENDED[state], values):
+                await self._end_over(turn, state, values)
+
+        await self._retried(work)
+
+    async def _end_over(self, turn: Turn, state: Ended, values: Mapping[str, Any]) -> None:
+        """End a turn of a generation that a reset has ended."""
+        ours = (turns.c.owner == self._lease.worker) & (turns.c.attempt == turn.attempt)
+        here = (turns.c.id == turn.id) & ours & turns.c.state.in_(_before(state))
+        async with self._database.write() as connection:
+            ended = await connection.execute(sa.update(turns).where(here).values(**values, state=state, text=None))
+            if not ended.rowcount:
+                raise _lost(turn)
+            answered = inbox.c.turn.in_((turn.id, turn.origin))
+            await connection.execute(sa.update(inbox).where(answered).values(inbound=None))
+
+    async def _write(self, turn: Turn, statement: Statement, **values: Any) -> None:
+        async def work() -> None:
+            if not await self._execute(turn, statement, values):
+                raise _lost(turn)
+
+        await self._retried(work)
+
+    async def _retried(self, work: Callable[[], Awaitable[None]]) -> None:
         for pause in self._pauses:
             try:
-                return await self._execute(turn, states, values)
+                return await work()
             except TurnLostError:
                 raise
             except StoreError as error:
                 log.warning("a turn cannot be written (%s); trying again in %s s", error, pause)
                 await asyncio.sleep(pause)
-        return await self._execute(turn, states, values)
+        return await work()
 
-    async def _execute(self, turn: Turn, states: Collection[State], values: Mapping[str, Any]) -> None:
-        ours = (turns.c.owner == self._lease.worker) & (turns.c.attempt == turn.attempt) & turns.c.state.in_(states)
-        update = sa.update(turns).where(turns.c.id == turn.id, ours).values(**values).returning(_is_over(turns))
-        async with self._database.write() as connection:
-            row = (await connection.execute(update)).one_or_none()
-            if row is None:
-                raise TurnLostError(f"turn {turn.id} is another worker's")
-            if row[0] and "finished_at" in values:
-                answered = inbox.c.turn.in_((turn.id, turn.origin))
-                await connection.execute(sa.update(inbox).where(answered).values(inbound=None))
+    async def _execute(self, turn: Turn, statement: Statement, values: Mapping[str, Any]) -> bool:
+        """Whether a row was written."""
+        mine = {"the_turn": turn.id, "the_worker": self._lease.worker, "the_attempt": turn.attempt}
+        new = {f"new_{name}": value for name, value in values.items()}
+        return bool(await self._database.run(statement, **mine, **new))
 
     async def _resume(self, connection: AsyncConnection, limit: int, running: Collection[str]) -> list[Turn]:
-        # what it runs is not to be taken up by itself either, though its lease may have ended while it was held up
-        is_nobodys = (turns.c.owner == self._lease.worker) | self._lease.is_gone(turns.c.owner)
+        lost = (turns.c.owner == self._lease.worker) | self._lease.is_gone(turns.c.owner)
         query = (
             sa.select(turns)
-            .where(is_under_way(turns), turns.c.id.not_in(running), is_nobodys)
+            .where(is_under_way(turns), lost, turns.c.id.not_in(running))  # what runs here runs, lease or no lease
             .order_by(turns.c.created_at)
             .limit(limit)
             .with_for_update(skip_locked=True)
@@ -246,7 +249,7 @@ class Turns:
             "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
         }
         await connection.execute(sa.update(turns).where(turns.c.id.in_([row.id for row in rows])).values(**taken))
-        said = await _said(connection, {row.origin for row in rows})
+        said = await said_to(connection, {row.origin for row in rows})
         if damaged := [row.id for row in rows if row.origin not in said]:
             log.error("the messages of the turns %s cannot be read: they have failed", ", ".join(damaged))
             values = {"state": "failed", "error": "its messages cannot be read", "finished_at": time.time()}
@@ -273,43 +276,60 @@ class Turns:
         ]
 
     async def _begin(self, connection: AsyncConnection, limit: int) -> list[Turn]:
-        begun = []
-        for batch in await _batches(connection, limit):
-            first = batch[0]
-            turn_id = uuid.uuid4().hex[:10]
-            failed = None
-            if first.parent is not None:
-                failed = (await connection.execute(sa.select(turns).where(turns.c.id == first.parent))).one()
-            turn = Turn(
-                id=turn_id,
-                session_id=first.session,
-                generation=first.generation,
-                messages=tuple(Inbound.from_json(row.inbound) for row in batch),
-                kind="retry" if failed else "message",
-                origin=failed.origin if failed else turn_id,
-                chunks=tuple(failed.chunks or ()) if failed else (),
-            )
-            await connection.execute(
-                sa.insert(turns).values(
-                    id=turn.id,
-                    session=turn.session_id,
-                    generation=turn.generation,
-                    kind=turn.kind,
-                    parent=first.parent,
-                    origin=turn.origin,
-                    state="running",
-                    owner=self._lease.worker,
-                    chunks=list(turn.chunks),
-                    created_at=time.time(),
-                )
-            )
-            taken = sa.update(inbox).where(inbox.c.id.in_([row.id for row in batch]))
-            await connection.execute(taken.values(turn=turn.id))
-            if failed:
-                await reopen(connection, turn.session_id, turn.origin)
-                turn = replace(turn, messages=(await _said(connection, {turn.origin}))[turn.origin])
-            begun.append(turn)
-        return begun
+        waiting = await batches(connection, limit)
+        if not waiting:
+            return []
+        failed = await _turns_of(connection, {batch[0].parent for batch in waiting} - {None})
+        begun = [_next(batch, failed.get(batch[0].parent)) for batch in waiting]
+        rows = [
+            {
+                "id": turn.id,
+                "session": turn.session_id,
+                "generation": turn.generation,
+                "kind": turn.kind,
+                "parent": batch[0].parent,
+                "origin": turn.origin,
+                "state": "running",
+                "owner": self._lease.worker,
+                "chunks": list(turn.chunks),
+                "created_at": time.time(),
+            }
+            for turn, batch in zip(begun, waiting, strict=True)
+        ]
+        await connection.execute(sa.insert(turns), rows)
+        taken = [
+            {"message": row.id, "taker": turn.id} for turn, batch in zip(begun, waiting, strict=True) for row in batch
+        ]
+        await connection.execute(_TAKEN, taken)
+        again = [turn for turn in begun if turn.kind == "retry"]
+        for turn in again:
+            await reopen(connection, turn.session_id, turn.origin)
+        said = await said_to(connection, {turn.origin for turn in again}) if again else {}
+        return [replace(turn, messages=said[turn.origin]) if turn.kind == "retry" else turn for turn in begun]
+
+
+def _next(batch: Sequence[sa.Row[Any]], failed: sa.Row[Any] | None) -> Turn:
+    """The turn that answers what waits; `failed` is the one that it tries again, if it does."""
+    turn_id = uuid.uuid4().hex[:10]
+    return Turn(
+        id=turn_id,
+        session_id=batch[0].session,
+        generation=batch[0].generation,
+        messages=tuple(Inbound.from_json(row.inbound) for row in batch),
+        kind="retry" if failed else "message",
+        origin=failed.origin if failed else turn_id,
+        chunks=tuple(failed.chunks or ()) if failed else (),
+    )
+
+
+async def _turns_of(connection: AsyncConnection, ids: Collection[str]) -> dict[str, sa.Row[Any]]:
+    if not ids:
+        return {}
+    return {row.id: row for row in await connection.execute(sa.select(turns).where(turns.c.id.in_(ids)))}
+
+
+def _lost(turn: Turn) -> TurnLostError:
+    return TurnLostError(f"turn {turn.id} is another worker's")
 
 
 def _before(state: State) -> set[State]:
@@ -323,73 +343,31 @@ def _is_over(table: sa.Table) -> sa.ColumnElement[bool]:
     return table.c.generation < now.correlate(table).scalar_subquery()
 
 
-async def _batches(connection: AsyncConnection, limit: int) -> list[list[sa.Row[Any]]]:
-    """What waits in each session that is free, oldest first, as far as one turn answers it. The sessions are kept from
-    other workers until the end of the transaction.
-    """
-    busy, waiting = turns.alias("busy"), inbox.alias("waiting")
-    heads = (
-        sa.select(waiting.c.session, sa.func.min(waiting.c.id).label("first"))
-        .where(is_waiting(waiting))
-        .group_by(waiting.c.session)
-        .subquery("heads")
+def _writes(
+    states: Collection[State], *columns: str, only: Sequence[sa.ColumnElement[bool]] = (), **values: Any
+) -> Statement:
+    """Writes these columns of a turn that is in one of the states, and one's own."""
+    ours = (
+        turns.c.id == sa.bindparam("the_turn", type_=sa.Text),
+        turns.c.owner == sa.bindparam("the_worker", type_=sa.Text),
+        turns.c.attempt == sa.bindparam("the_attempt", type_=sa.Integer),
+        sa.or_(*(turns.c.state == state for state in sorted(states))),
+        *only,
     )
-    free = (
-        sa.select(sessions.c.id)
-        .join(heads, heads.c.session == sessions.c.id)
-        .where(~sa.exists().where(busy.c.session == sessions.c.id, is_under_way(busy)))
-        .order_by(heads.c.first)
-        .limit(limit)
-        .with_for_update(skip_locked=True, of=sessions)
-    )
-    ids = (await connection.execute(free)).scalars().all() if limit > 0 else []
-    if not ids:
-        return []
-    # what another worker took before the sessions were kept from it is not there any more
-    rows = (
-        sa.select(inbox)
-        .where(is_waiting(inbox), inbox.c.session.in_(ids))
-        .order_by(inbox.c.session, inbox.c.sent_at, inbox.c.id)
-    )
-    readable = await _readable(connection, (await connection.execute(rows)).all())
-    grouped = groupby(readable, key=lambda row: row.session)
-    batches = {session: _answered_together(list(of)) for session, of in grouped}
-    return [batches[session] for session in ids if session in batches]
+    new = {name: sa.bindparam(f"new_{name}", type_=turns.c[name].type) for name in columns}
+    return Statement(lambda _dialect: sa.update(turns).where(*ours).values(**new, **values).returning(turns.c.id))
 
 
-async def _readable(connection: AsyncConnection, waiting: Sequence[sa.Row[Any]]) -> list[sa.Row[Any]]:
-    """The messages that can be read. The others are set aside, so that their sessions go on."""
-    damaged = {row.id: row.session for row in waiting if _message(row.inbound) is None}
-    for id_, session in damaged.items():
-        log.error("message %s of session %s cannot be read, and is not answered", id_, session)
-    if damaged:
-        await connection.execute(sa.update(inbox).where(inbox.c.id.in_(damaged)).values(outcome="unreadable"))
-    return [row for row in waiting if row.id not in damaged]
-
-
-def _message(said: object) -> Inbound | None:
-    try:
-        return Inbound.from_json(said)
-    except ValueError:
-        return None
-
-
-def _answered_together(waiting: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
-    """The oldest, and those behind it up to the next one that is a turn of its own."""
-    first, *others = waiting
-    if first.parent is not None:
-        return [first]
-    return [first, *takewhile(lambda row: row.parent is None, others)][:MESSAGES]
-
-
-async def _said(connection: AsyncConnection, turn_ids: Collection[str]) -> dict[str, tuple[Inbound, ...]]:
-    """The messages that turns answer."""
-    query = (
-        sa.select(inbox.c.turn, inbox.c.inbound)
-        .where(inbox.c.turn.in_(turn_ids))
-        .order_by(inbox.c.turn, inbox.c.sent_at, inbox.c.id)
-    )
-    rows = (await connection.execute(query)).all()
-    by_turn = groupby(rows, key=lambda row: row.turn)
-    said = {turn: tuple(message for row in of if (message := _message(row.inbound))) for turn, of in by_turn}
-    return {turn: messages for turn, messages in said.items() if messages}
+_SHOWN = _writes(("running", "answered"), "chunks")
+_ANSWERED = _writes(_before("answered"), "text", "usage", state="answered")
+_HANDED_BACK = _writes(
+    ("running", "answered"),
+    state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
+    owner=None,
+    attempt=0,
+)
+_ENDED: Mapping[Ended, Statement] = {
+    state: _writes(_before(state), "error", "finished_at", only=[~_is_over(turns)], state=state)
+    for state in ("done", "failed", "cancelled")
+}
+_TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

@@ -19,7 +19,7 @@ CLOSING_SECONDS = 7.0
 
 #: Seconds between the beginnings of two turns that were claimed together. The first step of 200 turns in the same pass
 #: of the event loop would hold it for 40 ms, and the whole of each one's beginning takes longer than this anyway.
-SPACING = 0.005
+SPACING = 0.002
 
 #: Seconds between two looks at what has become of the turns that run, should nobody have told.
 WATCH = 1.0
@@ -122,7 +122,7 @@ class Worker:
                     task = asyncio.create_task(self._run(turn, place * SPACING), name=f"turn {turn.id}")
                     self._running[turn.id] = task
                     self._runs.set()
-                if not claimed:
+                if len(claimed) < free:
                     return
 
     async def _watch(self) -> None:

@@ -25,8 +25,8 @@ USERS = ("postgres", "nobody")
 #: Seconds that the server may take to start.
 START_TIMEOUT = 30.0
 
-#: What is said may be lost with the machine's power: nothing here is kept.
-_FAST = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "shared_buffers=32MB", "max_connections=200")
+#: What is committed outlives the server, and may be lost with the machine's power: nothing here is kept.
+_FAST = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=200")
 
 
 class PostgresMissingError(Exception):

@@ -129,6 +129,8 @@ def sendable(events: Sequence[Event]) -> list[Event]:
     still be answered stays as it is: a long-running call, and the calls of the last message, which is each one's own
     for agents that work side by side.
     """
+    if not any(map(_has_calls, events)):
+        return list(events)
     paired = list(_paired(events))
     answered = {id_ for event in paired for id_ in _response_ids(event)}
     last_words = {event.branch: i for i, event in enumerate(paired) if role_of(event) == "assistant"}
@@ -174,7 +176,7 @@ def _paired(events: Sequence[Event]) -> Iterator[Event]:
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)  # the ids given, by the id or name that came
     latest: dict[str, str] = {}
     for event in events:
-        if event.content is None or not (event.get_function_calls() or event.get_function_responses()):
+        if event.content is None or not _has_calls(event):
             yield event
             continue
         renamed: dict[str, str] = {}
@@ -216,6 +218,12 @@ def _with_parts(event: Event, parts: list[types.Part], renamed: dict[str, str]) 
     if event.long_running_tool_ids:
         update["long_running_tool_ids"] = {renamed.get(id_, id_) for id_ in event.long_running_tool_ids}
     return event.model_copy(update=update)
+
+
+def _has_calls(event: Event) -> bool:
+    """Whether it holds a call or an answer to one."""
+    parts = (event.content and event.content.parts) or ()
+    return any(part.function_call or part.function_response for part in parts)
 
 
 def _call_ids(event: Event) -> list[str]:

@@ -54,6 +54,7 @@ class Row:
     tool_calls: list[dict[str, str]]
     created_at: float
     invocation_id: str = ""
+    event_id: str | None = None
     event: str | None = None
     held: dict[str, bool] | None = None
     tokens: int = 0
@@ -121,10 +122,34 @@ def to_row(event: Event) -> Row:
         tool_calls=_tool_calls(event),
         created_at=event.timestamp,
         invocation_id=event.invocation_id,
+        event_id=event.id,
         event=light.model_dump_json(exclude_none=True, exclude_defaults=True, exclude={"error_message"}),
         held=_held(event),
         blobs=blobs,
     )
+
+
+def columns(row: Row, tokens: int) -> dict[str, Any]:
+    """What `messages` is told of an event, beside whose it is.
+
+    Args:
+        tokens: what sending it costs.
+    """
+    return {name: getattr(row, name) for name in _COLUMNS} | {"tokens": tokens}
+
+
+#: What of a row is a column of its own in `messages`.
+_COLUMNS = (
+    "role",
+    "author",
+    "content",
+    "tool_calls",
+    "created_at",
+    "invocation_id",
+    "event_id",
+    "event",
+    "held",
+)
 
 
 def references(event: Event) -> set[str]:
@@ -147,14 +172,14 @@ def restored(event: Event, blobs: Mapping[str, bytes]) -> Event:
     return _with_bytes(event, fetched)
 
 
-def parsed(row: Row) -> Event | None:
-    """The event that a row holds, still with references; None, and a warning, if it cannot be read."""
-    if row.event is None:
+def parsed(event: str | None, id_: int) -> Event | None:
+    """The event that the row `id_` holds, still with references; None, and a warning, if it cannot be read."""
+    if event is None:
         return None
     try:
-        return Event.model_validate_json(row.event)
+        return Event.model_validate_json(event)
     except ValueError:  # its text may quote what people said: it is not logged
-        logger.warning("the event of message %s cannot be read: it is rebuilt from its columns", row.id)
+        logger.warning("the event of message %s cannot be read: it is rebuilt from its columns", id_)
         return None
 
 

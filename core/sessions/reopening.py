@@ -9,7 +9,7 @@ from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.history import INTERRUPTED, answering
-from core.sessions.record import Row, measured, parsed, to_row
+from core.sessions.record import columns, measured, parsed, to_row
 from core.store.schema import messages, tool_calls
 from core.tokens import estimate
 
@@ -59,25 +59,16 @@ class _Stored:
 
     @classmethod
     def of(cls, row: sa.Row[Any]) -> "_Stored":
-        columns = dict(row._mapping)
-        id_ = columns.pop("id")
-        record = Row(row.role, row.author, row.content, row.tool_calls, row.created_at, event=row.event, id=id_)
-        return cls(id_, columns, parsed(record) or Event(author=row.author, invocation_id=row.invocation_id))
+        values = dict(row._mapping)
+        id_ = values.pop("id")
+        event = parsed(row.event, id_) or Event(author=row.author, invocation_id=row.invocation_id)
+        return cls(id_, values, event)
 
     @classmethod
     def new(cls, event: Event, beside: "_Stored") -> "_Stored":
         """A row of the same run that is not stored yet."""
-        row, (words, tokens) = to_row(event), measured(event)
-        new = {
-            "role": row.role,
-            "author": row.author,
-            "content": row.content,
-            "tool_calls": row.tool_calls,
-            "tokens": tokens + estimate(words),
-            "held": row.held,
-            "event": row.event,
-            "created_at": row.created_at,
-        }
+        words, tokens = measured(event)
+        new = columns(to_row(event), tokens + estimate(words))
         return cls(beside.id, {**beside.columns, **new}, event)
 
     @property

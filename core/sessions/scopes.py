@@ -1,6 +1,7 @@
 """ADK's state by scope: what the app, the user and the session know."""
 
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,7 +14,10 @@ from core.sessions.record import jsonable
 from core.store.schema import state
 from core.store.upsert import insert_or_update
 
-_PREFIXES = {"app": State.APP_PREFIX, "user": State.USER_PREFIX, "session": ""}
+log = logging.getLogger(__name__)
+
+#: What keys begin with, by scope.
+PREFIXES = {"app": State.APP_PREFIX, "user": State.USER_PREFIX, "session": ""}
 
 
 def owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
@@ -25,9 +29,9 @@ async def write(connection: AsyncConnection, of: Mapping[str, str], delta: Mappi
     """Update the state by `delta`, whose keys carry ADK's prefixes; what is `temp:` is not kept."""
     rows = []
     for key, value in jsonable(dict(delta)).items():
-        scope = next(scope for scope, prefix in _PREFIXES.items() if key.startswith(prefix))
+        scope = next(scope for scope, prefix in PREFIXES.items() if key.startswith(prefix))
         if not key.startswith(State.TEMP_PREFIX):
-            rows.append({"scope": scope, "owner": of[scope], "key": key.removeprefix(_PREFIXES[scope]), "value": value})
+            rows.append({"scope": scope, "owner": of[scope], "key": key.removeprefix(PREFIXES[scope]), "value": value})
     await insert_or_update(connection, state, *rows)
 
 
@@ -37,6 +41,27 @@ async def read(connection: AsyncConnection, of: Mapping[str, str]) -> dict[str, 
     for owned in (await read_all(connection, of.items())).values():
         merged |= owned
     return merged
+
+
+def merged(rows: Iterable[tuple[str, str, str | float]]) -> dict[str, Any]:
+    """The state that these rows hold (scope, key, value as JSON), its keys with ADK's prefixes.
+
+    SQLite: what looks like a number in a column of the type JSON is one.
+
+    What others share and cannot be read is left out, and said: no reset of a session would bring it back.
+
+    Raises:
+        ValueError: a value of the session's own cannot be read.
+    """
+    known: dict[str, Any] = {}
+    for scope, key, value in rows:
+        try:
+            known[PREFIXES[scope] + key] = value if isinstance(value, int | float) else json.loads(value)
+        except (TypeError, ValueError):
+            if scope == "session":
+                raise ValueError(f"the state of a session: {key!r} is no JSON") from None
+            log.error("the state of a whole %s: %r cannot be read, and is left out", scope, key)
+    return known
 
 
 async def read_all(
@@ -52,5 +77,5 @@ async def read_all(
     )
     query = sa.select(state.c.scope, state.c.owner, state.c.key, state.c.value).where(wanted)
     for scope, owner, key, value in await connection.execute(query):
-        found[scope, owner][_PREFIXES[scope] + key] = value
+        found[scope, owner][PREFIXES[scope] + key] = value
     return found

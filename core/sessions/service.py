@@ -3,8 +3,9 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -16,15 +17,18 @@ from pydantic import PrivateAttr
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import SessionResetError, StoreError
+from core.errors import DamagedSessionError, StoreError
 from core.sessions import scopes
+from core.sessions.appending import Appender
 from core.sessions.history import is_user_message, sendable
-from core.sessions.loading import Loader
-from core.sessions.record import Row, is_state_only, measured, media_size, stored
+from core.sessions.loading import Life, Loader, opened
+from core.sessions.record import is_state_only, measured, media_size, stored
 from core.store.database import Database
+from core.store.retrying import PAUSES, retried
 from core.store.schema import blobs, messages, sessions, state, tool_calls
-from core.store.upsert import insert_new
 from core.tokens import TokenCounter
+
+T = TypeVar("T")
 
 _HEAVY = 256 * 1024  # bytes of media from which a record is made off the event loop
 
@@ -48,15 +52,23 @@ class SessionService(BaseSessionService):
     Args:
         budget: how many tokens of history are loaded (None or 0: 32,000).
         agent: the root agent's name, for messages that do not tell who said them.
+        pauses: seconds between the tries while the database is away.
     """
 
     def __init__(
-        self, database: Database, counter: TokenCounter, *, budget: int | None = None, agent: str = ""
+        self,
+        database: Database,
+        counter: TokenCounter,
+        *,
+        budget: int | None = None,
+        agent: str = "",
+        pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
         self._counter = counter
         self._budget = budget
         self._agent = agent
+        self._pauses = pauses
 
     async def create_session(
         self,
@@ -72,7 +84,7 @@ class SessionService(BaseSessionService):
             async with self._database.write() as connection:
                 row = await _begin_life(connection, app=app_name, user_id=user_id, session_id=session_id)
                 await scopes.write(connection, owners, state or {})
-                return _session(row, await scopes.read(connection, owners))
+                return _session(session_id, _life(row), row.updated_at, await scopes.read(connection, owners))
         except IntegrityError as error:
             raise AlreadyExistsError(f"Session with id {session_id} already exists.") from error
 
@@ -87,32 +99,39 @@ class SessionService(BaseSessionService):
         """The session with the newest of its history, as much as the budget and 20 turns allow.
 
         Of that, `config` picks the newest events, whether or not a model would take them as a history.
+
+        Raises:
+            DamagedSessionError: what is stored of it cannot be read, not even in part.
         """
-        async with self._database.read() as connection:
-            row = await _life_of(connection, session_id)
-            if row is None or (row.app, row.user_id) != (app_name, user_id):
+
+        async def load() -> Session | None:
+            found = await opened(self._database, app=app_name, user_id=user_id, session_id=session_id)
+            if found is None:
                 return None
-            merged = await scopes.read(connection, scopes.owners(app_name, user_id, session_id))
-            loader = Loader(connection, session_id, row.generation, self._budget, self._agent)
+            loader = Loader(self._database, session_id, found, self._budget, self._agent)
             wanted = config is None or config.num_recent_events != 0
             events = await loader.load() if wanted else []
-        return _session(row, merged, _picked(events, config))
+            return _session(session_id, found.life, found.updated_at, found.state, _picked(events, config))
+
+        return await self._persist(load, session_id)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        query = sa.select(sessions).where(sessions.c.app == app_name)
+        c = sessions.c
+        said = (
+            sa.select(messages.c.created_at).where(messages.c.session == c.id).order_by(messages.c.id.desc()).limit(1)
+        )
+        query = sa.select(sessions, said.scalar_subquery().label("said_at")).where(c.app == app_name)
         if user_id is not None:
-            query = query.where(sessions.c.user_id == user_id)
-        query = query.order_by(sessions.c.updated_at, sessions.c.user_id, sessions.c.id)
+            query = query.where(c.user_id == user_id)
         async with self._database.read() as connection:
-            rows = (await connection.execute(query)).all()
+            rows = (await connection.execute(query.order_by(c.user_id, c.id))).all()
             owners = [scopes.owners(row.app, row.user_id, row.id) for row in rows]
             known = await scopes.read_all(connection, {pair for of in owners for pair in of.items()})
-        return ListSessionsResponse(
-            sessions=[
-                _session(row, {key: value for pair in of.items() for key, value in known[pair].items()})
-                for row, of in zip(rows, owners, strict=True)
-            ]
-        )
+        listed = []
+        for row, of in zip(rows, owners, strict=True):
+            state = {key: value for pair in of.items() for key, value in known[pair].items()}
+            listed.append(_session(row.id, _life(row), max(row.updated_at, row.said_at or 0.0), state))
+        return ListSessionsResponse(sessions=sorted(listed, key=lambda session: session.last_update_time))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         async with self._database.write() as connection:
@@ -131,12 +150,13 @@ class SessionService(BaseSessionService):
     async def append_event(self, session: Session, event: Event) -> Event:
         """Store what an event brings, and let `session` show it.
 
-        Partial events are not stored. Of an event that changes nothing but the state, the state is stored
-        and the event is neither a message nor part of the history.
+        Partial events are not stored, and no event twice, by its id. Of an event that changes nothing but the state,
+        the state is stored and the event is neither a message nor part of the history.
 
         Raises:
             SessionNotFoundError: the session was deleted.
             SessionResetError: the session was reset after it was loaded; nothing is stored.
+            DamagedSessionError: what is stored of it cannot be read, and would have to be.
         """
         if event.partial:
             return event
@@ -144,13 +164,19 @@ class SessionService(BaseSessionService):
             raise StoreError("an event can be appended only to a session that came from this service")
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
+        appender = Appender(
+            self._database, session.app_name, session.user_id, session.id, session.generation, session._created_at
+        )
         if is_state_only(event):
-            await self._write(session, event, None)
+            await self._persist(partial(appender.change_state, event), session.id)
+            session.last_update_time = event.timestamp
             self._update_session_state(session, event)
             return event
         event, row = (await asyncio.to_thread(stored, event)) if media_size(event) > _HEAVY else stored(event)
         words, tokens = measured(event)
-        await self._write(session, event, row, tokens + await self._counter.count(words))
+        tokens += await self._counter.count(words)
+        await self._persist(partial(appender.append, event, row, tokens), session.id)
+        session.last_update_time = event.timestamp
         self._commit_event_to_session(session, event)
         if is_user_message(event):  # what an earlier turn left open stays unanswered now
             session.events[:] = sendable(session.events)
@@ -177,36 +203,14 @@ class SessionService(BaseSessionService):
         row = await _life_of(connection, session_id)
         return None if row is None else int(row.generation)
 
-    async def _write(self, session: StoredSession, event: Event, row: Row | None, tokens: int = 0) -> None:
-        async with self._database.write() as connection:
-            await _fence(connection, session, event.timestamp)
-            if event.actions.state_delta:
-                owners = scopes.owners(session.app_name, session.user_id, session.id)
-                await scopes.write(connection, owners, event.actions.state_delta)
-            if row is None:
-                return
-            await _answer_held(connection, session, event)
-            await insert_new(
-                connection,
-                blobs,
-                *({"session": session.id, "hash": key, "data": data} for key, data in row.blobs.items()),
-            )
-            await connection.execute(
-                sa.insert(messages).values(
-                    session=session.id,
-                    generation=session.generation,
-                    invocation_id=row.invocation_id,
-                    role=row.role,
-                    author=row.author,
-                    content=row.content,
-                    tool_calls=row.tool_calls,
-                    tokens=tokens,
-                    held=row.held,
-                    event=row.event,
-                    created_at=row.created_at,
-                )
-            )
-        session.last_update_time = event.timestamp
+    async def _persist(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
+        """Do `work` on a session, again for as long as the database is away."""
+        try:
+            return await retried(work, what=f"session {session_id}", pauses=self._pauses)
+        except SessionNotFoundError:  # which is a ValueError too
+            raise
+        except (ValueError, TypeError, AttributeError) as error:  # what the columns hold is not what belongs there
+            raise DamagedSessionError(f"session {session_id}: what is stored of it cannot be read") from error
 
 
 async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> int:
@@ -240,36 +244,6 @@ async def _life_of(connection: AsyncConnection, session_id: str) -> sa.Row[Any] 
     return (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()
 
 
-async def _fence(connection: AsyncConnection, session: StoredSession, at: float) -> None:
-    """Take hold of the session's row if it still lives the life that was loaded."""
-    same_life = (sessions.c.generation == session.generation) & (sessions.c.created_at == session._created_at)
-    update = sa.update(sessions).where(sessions.c.id == session.id, same_life).values(updated_at=at)
-    if (await connection.execute(update)).rowcount == 1:
-        return
-    if await _life_of(connection, session.id) is None:
-        raise SessionNotFoundError(f"Session not found: {session.id}")
-    raise SessionResetError(f"session {session.id} was reset: generation {session.generation} has ended")
-
-
-async def _answer_held(connection: AsyncConnection, session: StoredSession, event: Event) -> None:
-    """Note which of the calls that wait are answered by `event`; a new turn lets go of those that were."""
-    answers = {answer.id for answer in event.get_function_responses() if answer.id}
-    begins = is_user_message(event)
-    if not answers and not begins:
-        return
-    held = sa.select(messages.c.id, messages.c.held).where(
-        messages.c.session == session.id, messages.c.held.is_not(None)
-    )
-    for id_, calls in (await connection.execute(held)).all():
-        if begins and calls and all(calls.values()):
-            noted = None
-        elif answers & calls.keys():
-            noted = {call: done or call in answers for call, done in calls.items()}
-        else:
-            continue
-        await connection.execute(sa.update(messages).where(messages.c.id == id_).values(held=noted))
-
-
 async def _forget(connection: AsyncConnection, session_id: str) -> None:
     await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
@@ -277,17 +251,23 @@ async def _forget(connection: AsyncConnection, session_id: str) -> None:
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
 
 
-def _session(row: sa.Row[Any], merged: Mapping[str, Any], events: Sequence[Event] = ()) -> StoredSession:
+def _life(row: sa.Row[Any]) -> Life:
+    return Life(row.generation, row.app, row.user_id, row.created_at, row.updated_at)
+
+
+def _session(
+    id_: str, life: Life, updated_at: float, state: Mapping[str, Any], events: Sequence[Event] = ()
+) -> StoredSession:
     session = StoredSession(
-        id=row.id,
-        app_name=row.app,
-        user_id=row.user_id,
-        state=dict(merged),
+        id=id_,
+        app_name=life.app,
+        user_id=life.user_id,
+        state=dict(state),
         events=list(events),
-        last_update_time=row.updated_at,
+        last_update_time=updated_at,
     )
-    session._generation = row.generation
-    session._created_at = row.created_at
+    session._generation = life.generation
+    session._created_at = life.created_at
     return session
 
 

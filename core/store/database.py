@@ -1,19 +1,23 @@
-"""The database: one engine, read and written in two ways."""
+"""The database: one engine, read and written in three ways."""
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from core.errors import StoreError
+from core.store.address import engine_options
+from core.store.faults import store_errors
+from core.store.statement import Prepared, Statement
+
+#: Seconds that PostgreSQL may take to answer a statement of `Database.run`.
+ANSWER_TIMEOUT = 20.0
 
 
 class Database:
@@ -24,19 +28,31 @@ class Database:
     (`synchronous=NORMAL`).
 
     A database that cannot be used raises `StoreError`, whichever driver says so in whichever way.
+
+    Args:
+        connections: how many there may be at once; who needs one more waits for it.
+
+    Raises:
+        SettingsError: the URL asks for something that the driver does not know.
     """
 
-    def __init__(self, url: str) -> None:
-        self.engine = create_async_engine(url, json_deserializer=_read_json)
+    def __init__(self, url: str, *, connections: int = 15) -> None:
+        address = sa.make_url(url)
+        options = engine_options(address, connections=connections)
+        self.engine = create_async_engine(address, json_deserializer=_read_json, **options)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
         self._readers = self.engine.execution_options(reading=True)
         self._writing = asyncio.Lock() if self.is_sqlite else nullcontext()
+        self._prepared: dict[Statement, Prepared] = {}
+        self._single = _Single(self._readers) if self.is_sqlite else None
         if self.is_sqlite:
             if self.file is not None:
-                with _store_errors():
+                with store_errors():
                     self.file.parent.mkdir(parents=True, exist_ok=True)
             sa.event.listen(self.engine.sync_engine, "connect", _prepare_sqlite)
             sa.event.listen(self.engine.sync_engine, "begin", _begin_immediate)
+        else:
+            sa.event.listen(self.engine.sync_engine, "checkout", _refuse_closed)
 
     @property
     def file(self) -> Path | None:
@@ -54,36 +70,76 @@ class Database:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A connection for reading."""
-        with _store_errors():
+        with store_errors():
             async with self._readers.connect() as connection:
                 yield connection
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
         """One transaction: committed at the end of the block, rolled back by an exception."""
-        with _store_errors():
+        with store_errors():
             async with self._writing, self.engine.begin() as connection:
                 yield connection
 
+    async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
+        """The rows of one statement, a transaction of its own: one round trip, by the driver itself.
+
+        Raises:
+            ValueError: a stored text is not UTF-8.
+        """
+        prepared = self._prepared.get(statement)
+        if prepared is None:
+            prepared = self._prepared[statement] = statement.prepared(self.engine.dialect)
+        arguments = prepared.arguments(values)
+        with store_errors():
+            if self._single is None:
+                return await self._ask(prepared.sql, arguments)
+            async with self._writing if prepared.writes else nullcontext():
+                return await self._single.ask(prepared.sql, arguments)
+
+    async def _ask(self, sql: str, arguments: list[Any]) -> list[tuple[Any, ...]]:
+        async with self._readers.connect() as connection:
+            try:
+                driver: Any = (await connection.get_raw_connection()).driver_connection
+                rows: list[tuple[Any, ...]] = await driver.fetch(sql, *arguments, timeout=ANSWER_TIMEOUT)
+            except BaseException:
+                await connection.invalidate()  # who knows what it is still busy with
+                raise
+            return rows
+
     async def aclose(self) -> None:
+        if self._single is not None:
+            await self._single.aclose()
         await self.engine.dispose()
 
 
-@contextmanager
-def _store_errors() -> Iterator[None]:
-    try:
-        yield
-    except IntegrityError:
-        raise
-    except (DBAPIError, PoolTimeoutError, OSError) as error:
-        raise StoreError(f"the database cannot be used ({_kind(error)})") from error
+class _Single:
+    """A connection to SQLite that is never in a transaction for longer than a statement, so that all can use it."""
 
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._connecting = asyncio.Lock()
+        self._connection: AsyncConnection | None = None
+        self._driver: Any = None
 
-def _kind(error: BaseException) -> str:
-    """The driver's own word for what went wrong: `SQLITE_FULL`, `InvalidPasswordError`."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return str(getattr(error, "sqlite_errorname", type(error).__name__))
+    async def ask(self, sql: str, arguments: list[Any]) -> list[tuple[Any, ...]]:
+        if self._driver is None:
+            async with self._connecting:
+                if self._driver is None:
+                    self._connection = await self._engine.connect()
+                    self._driver = (await self._connection.get_raw_connection()).driver_connection
+        try:
+            rows: list[tuple[Any, ...]] = await self._driver.execute_fetchall(sql, arguments)
+        except Exception:  # a query that broke off would hold on to its moment: others would see nothing newer
+            await self.aclose()
+            raise
+        return rows
+
+    async def aclose(self) -> None:
+        connection, self._connection, self._driver = self._connection, None, None
+        if connection is not None:
+            await connection.invalidate()
+            await connection.close()
 
 
 def _read_json(text: str) -> Any:
@@ -105,3 +161,9 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 def _begin_immediate(connection: sa.Connection) -> None:
     if not connection.get_execution_options().get("reading"):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _refuse_closed(_connection: Any, record: Any, _proxy: Any) -> None:
+    """A server that went away has closed all connections that wait here: they are made anew."""
+    if record.driver_connection.is_closed():
+        raise InvalidatePoolError

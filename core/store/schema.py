@@ -13,7 +13,8 @@ metadata = sa.MetaData(
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 #: A conversation. A reset begins a new generation of it; `generation` and `created_at` together tell one life
-#: of a conversation from every other, even from that of a deleted one under the same id.
+#: of a conversation from every other, even from that of a deleted one under the same id. `updated_at` is when it was
+#: begun or reset, or its state changed; its messages know their own times.
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -126,7 +127,8 @@ tool_calls = sa.Table(
     sa.Column("begun_at", sa.Double, nullable=False),
 )
 
-#: One stored ADK event, beside what people and searches read of it. `role` is user, assistant, tool, or event
+#: One stored ADK event, beside what people and searches read of it: once, by the id that ADK has given it (null in what
+#: was imported). `role` is user, assistant, tool, or event
 #: for what carries no words (an agent's checkpoint, a compaction, an error). `tokens` is what it costs to send.
 #: `held` keeps a row from being cut out of the history: the long-running calls that it made, each with whether
 #: it was answered, until the turn after the last answer; empty for ever (a compaction); null for all others.
@@ -143,13 +145,16 @@ messages = sa.Table(
     sa.Column("tool_calls", sa.JSON, nullable=False),
     sa.Column("tokens", sa.Integer, nullable=False),
     sa.Column("held", sa.JSON(none_as_null=True)),
+    sa.Column("event_id", sa.Text),
     sa.Column("event", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
 )
 sa.Index("ix_messages_session_id", messages.c.session, messages.c.id)
+sa.Index("ix_messages_event_id", messages.c.session, messages.c.event_id, unique=True)
 sa.Index(
     "ix_messages_held",
     messages.c.session,
+    messages.c.generation,
     messages.c.id,
     sqlite_where=messages.c.held.is_not(None),
     postgresql_where=messages.c.held.is_not(None),

@@ -155,3 +155,22 @@ async def test_a_press_has_a_turn_tried_again_and_says_something_only_if_it_is_n
         assert await place.intake.press("retry:t1", author="b") == word
     place.inbox.error = StoreError("out of reach")
     assert await place.intake.press("retry:t1", author="a") == words.sorry(StoreError.public)
+
+
+async def test_what_is_heard_of_one_session_at_the_same_time_is_kept_in_that_order() -> None:
+    place, slow = Place(), asyncio.Event()
+    accept = place.inbox.accept
+
+    async def first_is_slow(inbound: Inbound) -> Accepted:
+        if inbound.event_key == "first":
+            await slow.wait()
+        return await accept(inbound)
+
+    place.inbox.accept = first_is_slow  # type: ignore[method-assign]  # a database that takes its time
+    calls = [Call(replace(MESSAGE, event_key=key), is_called=True) for key in ("first", "second")]
+    elsewhere = Call(replace(MESSAGE, event_key="elsewhere", session_id="t"), is_called=True)
+    taking = [asyncio.create_task(place.intake.take(call)) for call in (*calls, elsewhere)]
+    await taking[-1]
+    slow.set()
+    await asyncio.gather(*taking)
+    assert place.inbox.accepted == ["elsewhere", "first", "second"]

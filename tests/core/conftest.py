@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,6 +15,7 @@ from core.lease import Lease
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
+from core.store.statement import Statement
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
 from core.worker import Worker
@@ -40,6 +42,12 @@ class Faulty(Database):
             raise StoreError("out of reach")
         async with super().write() as connection:
             yield connection
+
+    async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
+        if self.failures and statement.prepared(self.engine.dialect).writes:
+            async with self.write():
+                pass
+        return await super().run(statement, **values)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

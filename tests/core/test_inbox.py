@@ -1,5 +1,6 @@
 import asyncio
 import time
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +39,7 @@ async def test_two_first_messages_of_a_session_at_the_same_moment_are_both_accep
     inbox: Inbox, database: Database
 ) -> None:
     accepted = await asyncio.gather(*(inbox.accept(inbound()) for _ in range(10)))
-    assert accepted == [Accepted.NEXT] + [Accepted.WAITS] * 9
+    assert Counter(accepted) == {Accepted.NEXT: 1, Accepted.WAITS: 9}
     assert len(await rows(database)) == 10
 
 

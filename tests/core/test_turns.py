@@ -15,8 +15,8 @@ from core.inbox import Inbox, Refused
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.store.schema import workers
-from core.turns import MESSAGES, Turn, Turns
+from core.turns import Turn, Turns
+from core.waiting import MESSAGES
 from tests.core.conftest import Faulty, done, worker_on
 from tests.inbounds import inbound
 
@@ -49,6 +49,14 @@ async def test_no_more_turns_begin_than_asked_for(inbox: Inbox, turns: Turns) ->
         running += [turn.id for turn in claimed]
         sizes.append(len(claimed))
     assert sizes == [2, 2, 1, 0]
+
+
+async def test_what_a_worker_runs_it_does_not_begin_again_when_its_lease_has_ended(inbox: Inbox, turns: Turns) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    await turns._lease.give_up()
+    assert await turns.claim(1, running=[turn.id]) == []
+    assert [again.attempt for again in await turns.claim(1)] == [2]
 
 
 async def test_many_workers_that_claim_at_once_begin_each_turn_once(
@@ -187,17 +195,6 @@ async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox:
     (turn,) = await turns.claim(1)
     assert await turns.claim(1, running=[turn.id]) == []
     assert await turns.claim(1) == [replace(turn, attempt=2, is_resumed=True)]
-
-
-async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itself(
-    inbox: Inbox, turns: Turns, database: Faulty
-) -> None:
-    await inbox.accept(inbound())
-    (turn,) = await turns.claim(1)
-    async with database.write() as connection:
-        await connection.execute(sa.update(workers).values(lease=0.0))
-    assert await turns.claim(1, running=[turn.id]) == []
-    assert [again.id for again in await turns.claim(1)] == [turn.id]
 
 
 async def test_a_reset_marks_the_turn_that_runs_for_whoever_runs_it(inbox: Inbox, turns: Turns) -> None:

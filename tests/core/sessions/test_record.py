@@ -13,7 +13,7 @@ from tests.core.sessions.speech import answered, called, replied, said
 
 
 def loaded(row: Row) -> Event:
-    event = record.parsed(row)
+    event = record.parsed(row.event, row.id)
     assert event is not None
     return record.restored(event, row.blobs)
 
@@ -103,7 +103,7 @@ def test_what_changes_nothing_but_the_state_is_told_from_what_brings_more() -> N
 def test_an_event_that_cannot_be_read_is_named_and_rebuilt(caplog: pytest.LogCaptureFixture) -> None:
     row = Row("user", "user", "hello", [], 1.0, event='{"content": "private', id=41)
     with caplog.at_level(logging.WARNING):
-        assert record.parsed(row) is None
+        assert record.parsed(row.event, row.id) is None
     assert "41" in caplog.text
     assert "private" not in caplog.text
     assert rebuilt(row)[0].content == types.Content(role="user", parts=[types.Part(text="hello")])

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.sessions import record
-from core.sessions.record import Row
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -49,7 +48,7 @@ async def stored_and_read(path: Path, events: list[Event]) -> list[Event]:
             data = {row.hash: row.data for row in rows}
     finally:
         await database.aclose()
-    parsed = [record.parsed(Row("", "", "", [], 0.0, event=text)) for text in texts]
+    parsed = [record.parsed(text, 0) for text in texts]
     return [record.restored(event, data) for event in parsed if event is not None]
 
 

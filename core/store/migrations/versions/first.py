@@ -61,14 +61,16 @@ def upgrade() -> None:
         sa.Column("tool_calls", sa.JSON(), nullable=False),
         sa.Column("tokens", sa.Integer(), nullable=False),
         sa.Column("held", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("event_id", sa.Text(), nullable=True),
         sa.Column("event", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_messages")),
     )
+    op.create_index("ix_messages_event_id", "messages", ["session", "event_id"], unique=True)
     op.create_index(
         "ix_messages_held",
         "messages",
-        ["session", "id"],
+        ["session", "generation", "id"],
         unique=False,
         sqlite_where=sa.text("held IS NOT NULL"),
         postgresql_where=sa.text("held IS NOT NULL"),

@@ -1,0 +1,87 @@
+"""What came of a soak, as a table in Markdown."""
+
+from collections.abc import Sequence
+
+from benchmarks.soak.run import Outcome, Session
+from benchmarks.soak.script import Verdict
+
+
+def table(outcome: Outcome) -> str:
+    platforms = sorted({session.platform for session, _ in outcome.verdicts})
+    columns = [[pair for pair in outcome.verdicts if pair[0].platform == platform] for platform in platforms]
+    made = ", ".join(f"{kind} {number}" for kind, number in sorted(outcome.made.items()))
+    lines = ["| | " + " | ".join(platforms) + " |", "| --- |" + " ---: |" * len(platforms)]
+    for name, count in COUNTS.items():
+        counts = (count(column, outcome.unheard) for column in columns)
+        lines.append(f"| {name} | " + " | ".join(f"{number:,}" for number in counts) + " |")
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Seed {outcome.load.seed}, {outcome.seconds:.0f} s. Trouble: {made}.",
+            f"Histories that were not what was said: {len(outcome.histories)}. Bots that ended by themselves: "
+            f"{outcome.deaths}. Turns and messages left: {outcome.left}.",
+        ]
+    )
+
+
+def faults(outcome: Outcome) -> list[str]:
+    """All that must not be, in words."""
+    told = [f"history: {fault}" for fault in outcome.histories]
+    for session, verdict in outcome.verdicts:
+        for name in ("lost", "doubled", "wrong"):
+            for what in getattr(verdict, name):
+                if what not in outcome.unheard:
+                    told.append(f"{session.platform} s{session.number}: {name}: {what[:300]}")
+        if verdict.disordered:
+            told.append(f"{session.platform} s{session.number}: out of order")
+    if outcome.left:
+        told.append(f"{outcome.left} turns and messages are left")
+    return [*told, *(["a bot ended by itself"] * outcome.deaths)]
+
+
+_Column = Sequence[tuple[Session, Verdict]]
+
+
+def _said(column: _Column, _unheard: frozenset[str]) -> int:
+    return sum(len(session.said) for session, _ in column)
+
+
+def _sessions(column: _Column, _unheard: frozenset[str]) -> int:
+    return len(column)
+
+
+def _replies(column: _Column, _unheard: frozenset[str]) -> int:
+    return sum(verdict.replies for _, verdict in column)
+
+
+def _lost(column: _Column, unheard: frozenset[str]) -> int:
+    return sum(len(set(verdict.lost) - unheard) for _, verdict in column)
+
+
+def _unheard(column: _Column, unheard: frozenset[str]) -> int:
+    return sum(len(unheard.intersection(verdict.lost)) for _, verdict in column)
+
+
+def _doubled(column: _Column, _unheard: frozenset[str]) -> int:
+    return sum(len(verdict.doubled) for _, verdict in column)
+
+
+def _disordered(column: _Column, _unheard: frozenset[str]) -> int:
+    return sum(verdict.disordered for _, verdict in column)
+
+
+def _wrong(column: _Column, _unheard: frozenset[str]) -> int:
+    return sum(len(verdict.wrong) for _, verdict in column)
+
+
+COUNTS = {
+    "sessions": _sessions,
+    "messages": _said,
+    "answers": _replies,
+    "lost": _lost,
+    "said while nobody listened": _unheard,
+    "doubled": _doubled,
+    "sessions out of order": _disordered,
+    "wrong texts": _wrong,
+}

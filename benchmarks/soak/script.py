@@ -1,0 +1,110 @@
+"""What is said in a soak, and what is to be answered.
+
+Each message is called by its session and its number in it: `s3-14`. The answer names all messages that it answers, and
+ends with a mark, so that what a platform shows tells by itself what was lost, doubled or cut.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sandbox.models import Asked, Say
+
+_ID = re.compile(r"s\d+-\d+")
+_REPLY = re.compile(r"«([^»]*)»(.*?)«end»")
+
+#: One answer in so many is long enough for several messages, of about so many words.
+LONG_ONE_IN, LONG_WORDS = 25, 700
+
+#: In how many deltas an answer comes, and how many seconds apart.
+PIECES, PACE = 6, 0.05
+
+
+def answer(ids: Sequence[str]) -> str:
+    """The one answer to these messages, always the same."""
+    dice = random.Random(",".join(ids))
+    count = LONG_WORDS if dice.randrange(LONG_ONE_IN) == 0 else dice.randint(3, 60)
+    words = (f"w{dice.randrange(1000)}" + ("\n\n" if dice.random() < 0.02 else " ") for _ in range(count))
+    return f"«{','.join(ids)}» {''.join(words)}«end»"
+
+
+@dataclass
+class Model:
+    """Answers what it is asked, and looks at what it is told of the conversation.
+
+    Attributes:
+        faults: histories that were not what was said, in words.
+    """
+
+    faults: list[str] = field(default_factory=list)
+
+    def __call__(self, asked: Asked) -> Say:
+        if wrong := history_fault(asked.messages):
+            self.faults.append(wrong)
+        return Say(answer(_ID.findall(asked.text)), pieces=PIECES, pace=PACE)
+
+
+def history_fault(messages: Sequence[tuple[str, str]]) -> str:
+    """What is wrong with a conversation as the model gets it: questions and their answers by turns, each once and in
+    order, and at its end the question that is to be answered.
+    """
+    if [role for role, _ in messages] != ["user", "assistant"] * (len(messages) // 2) + ["user"]:
+        return f"roles: {[role for role, _ in messages]}"
+    asked = [_ID.findall(text) for role, text in messages if role == "user"]
+    answers = [text for role, text in messages if role == "assistant"]
+    for ids, text in zip(asked, answers, strict=False):
+        if text != answer(ids):
+            return f"{ids} was answered with {text[:80]!r}"
+    numbers = [int(id_.partition("-")[2]) for ids in asked for id_ in ids]
+    return "" if numbers == sorted(set(numbers)) else f"order: {numbers}"
+
+
+def squeezed(text: str) -> str:
+    """Without the white space, which a cut between two messages takes away."""
+    return "".join(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is wrong with a session, as people see it.
+
+    Attributes:
+        replies: how many whole answers stand.
+        lost: messages without one.
+        doubled: messages with more than one.
+        disordered: whether an answer stands before an older message's.
+        wrong: texts that are no answer, and answers that are not what was to be said.
+    """
+
+    replies: int
+    lost: tuple[str, ...]
+    doubled: tuple[str, ...]
+    disordered: bool
+    wrong: tuple[str, ...]
+
+
+def judge(said: Sequence[str], shown: str) -> Verdict:
+    """Look at all that the bot shows in a session, one message after the other.
+
+    Args:
+        said: the messages to it, by their names, in order.
+    """
+    text = squeezed(shown)
+    replies = [(found[0], found[1].split(",")) for found in _REPLY.finditer(text)]
+    ids = [id_ for _, answered in replies for id_ in answered]
+    wrong = [whole for whole, answered in replies if whole != squeezed(answer(answered))]
+    if rest := _REPLY.sub("", text):
+        wrong.append(rest)
+    return Verdict(
+        len(replies),
+        tuple(id_ for id_ in said if id_ not in ids),
+        tuple(sorted({id_ for id_ in ids if ids.count(id_) > 1})),
+        ids != sorted(ids, key=lambda id_: int(id_.partition("-")[2])),
+        tuple(wrong),
+    )
+
+
+def answered(shown: str) -> set[str]:
+    """The messages that have a whole answer."""
+    return {id_ for found in _REPLY.finditer(squeezed(shown)) for id_ in found[1].split(",")}

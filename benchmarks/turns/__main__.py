@@ -1,0 +1,73 @@
+"""What a turn costs beside its model: `make bench-turns`.
+
+BENCH_DATABASE ("sqlite", "postgres") narrows it.
+
+The turns are real ones, from `Inbox.accept` over the worker, ADK and the reply to the turn's end. The model says one
+word at once, and what is shown stands at once. PostgreSQL is a server on this machine that does not wait for its disk.
+"""
+
+import asyncio
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from benchmarks.turns import alone, several
+from benchmarks.turns.report import Figures, table
+from core.store.database import Database
+from core.store.migrate import migrate
+from sandbox.postgres import PostgresSandbox
+
+#: How many workers there are on PostgreSQL, one measurement after the other.
+WORKERS = (1, 2, 4)
+
+
+def on_sqlite() -> Figures:
+    with tempfile.TemporaryDirectory() as folder:
+        urls = (f"sqlite+aiosqlite:///{Path(folder) / f'{number}.db'}" for number in count())
+        steps, idle = asyncio.run(alone.one_at_a_time(next(urls)))
+        together = asyncio.run(alone.all_at_once(next(urls)))
+        return Figures("SQLite", steps, idle, together, [asyncio.run(several.pace(next(urls), 1))])
+
+
+def on_postgres() -> Figures:
+    with databases() as urls:
+        steps, idle = asyncio.run(alone.one_at_a_time(next(urls)))
+        together = asyncio.run(alone.all_at_once(next(urls)))
+        paces = [asyncio.run(several.pace(next(urls), workers)) for workers in WORKERS]
+        takeover = asyncio.run(several.takeover(next(urls)))
+        return Figures("PostgreSQL", steps, idle, together, paces, takeover, asyncio.run(several.cancel(next(urls))))
+
+
+@contextmanager
+def databases() -> Iterator[Iterator[str]]:
+    """URLs of databases with all tables and nothing in them."""
+    with PostgresSandbox() as server:
+
+        def made() -> Iterator[str]:
+            for number in count():
+                url = server.create(f"bench{number}").replace("postgresql://", "postgresql+asyncpg://")
+                asyncio.run(migrated(url))
+                yield url
+
+        yield made()
+
+
+async def migrated(url: str) -> None:
+    database = Database(url)
+    await migrate(database)
+    await database.aclose()
+
+
+def main() -> None:
+    wanted = os.environ.get("BENCH_DATABASE", "")
+    columns = [measure() for name, measure in (("sqlite", on_sqlite), ("postgres", on_postgres)) if wanted in name]
+    print(table(columns))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=os.environ.get("BENCH_LOG", "CRITICAL"))
+    main()

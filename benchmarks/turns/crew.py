@@ -1,0 +1,181 @@
+"""One worker of the bench: all of the bot but its platforms and its model."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from time import time
+from typing import Any
+
+from channels.answer import Answerer
+from channels.channel import Heard, Limits, Plan, Priority, Record, Surface
+from core import garbage
+from core.agent import AgentConfig, make_app
+from core.inbound import Inbound
+from core.inbox import Inbox
+from core.lease import Lease
+from core.models.adapter import ModelAdapter
+from core.models.provider import Done, ProviderEvent, Request, Text
+from core.runtime import AgentRuntime, warm_up
+from core.sessions.service import SessionService
+from core.store.database import Database
+from core.store.migrate import migrate
+from core.tokens import TokenCounter
+from core.turns import Turn, Turns
+from core.worker import Worker
+
+#: Turns at once, more than the bench ever runs.
+LIMIT = 500
+
+
+class Model:
+    """Says one word, after some seconds."""
+
+    name = "quiet"
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
+        if self._seconds:
+            await asyncio.sleep(self._seconds)
+        yield Text("Well.")
+        yield Done()
+
+    async def aclose(self) -> None:
+        return
+
+
+class Place:
+    """A channel whose messages stand as soon as they are posted."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self.ids = count(1)
+
+    async def start(self) -> None:
+        return
+
+    async def stop(self) -> None:
+        return
+
+    def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
+        del address, turn_id
+        return _Board(self)
+
+    async def read(self, inbound: Inbound) -> Heard:
+        return Heard(inbound.text, inbound.author)
+
+
+class _Board:
+    limits = Limits(chunk_size=4000, measure=len)
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def live(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
+        return
+
+    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        for position in range(len(known), len(plan.chunks)):
+            await record(position, str(next(self._place.ids)))
+        return True
+
+    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
+        return list(recorded)
+
+    async def say(self, text: str) -> None:
+        return
+
+    async def begun(self) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """The parts that a bench talks to."""
+
+    database: Database
+    inbox: Inbox
+    turns: Turns
+
+
+Told = Callable[[Turn], None]
+
+
+@asynccontextmanager
+async def at_work(
+    url: str,
+    *,
+    seconds: float = 0.0,
+    limit: int = LIMIT,
+    began: Told = lambda _turn: None,
+    ended: Told = lambda _turn: None,
+    cancelled: Told = lambda _turn: None,
+) -> AsyncIterator[Crew]:
+    """A worker that works, wired as the bot wires it.
+
+    Args:
+        seconds: for how long its model is silent.
+        began: told of each turn when the worker gets to it.
+        ended: told when it has come to its end.
+        cancelled: told when it is cancelled, before it has its last word.
+    """
+    async with AsyncExitStack() as stack:
+        database = Database(url)
+        stack.push_async_callback(database.aclose)
+        if database.is_sqlite:
+            await migrate(database)
+        lease = Lease(database)
+        await lease.take()
+        stack.push_async_callback(lease.give_up)
+        sessions = SessionService(database, TokenCounter(Path(".parley/tiktoken")), agent="parley")
+        app = make_app(AgentConfig(name="parley"), model=ModelAdapter(model="quiet", provider=Model(seconds)))
+        runtime = AgentRuntime(app, sessions)
+        stack.push_async_callback(runtime.aclose)
+        await warm_up()
+        turns, place = Turns(database, lease), Place()
+        answerer = Answerer(runtime, turns, {place.name: place}, time_limit=600)
+
+        async def answer(turn: Turn) -> None:
+            began(turn)
+            try:
+                await answerer.answer(turn)
+            except asyncio.CancelledError:
+                cancelled(turn)
+                raise
+            ended(turn)
+
+        worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect)
+        garbage.settle()
+        tasks = [asyncio.create_task(lease.keep(), name="lease"), asyncio.create_task(worker.run(), name="worker")]
+        try:
+            yield Crew(database, Inbox(database, sessions, turns, worker, app=app.name), turns)
+        finally:
+            await worker.stop(0.1)
+            tasks[0].cancel()
+            await asyncio.wait(tasks)
+
+
+def message(session: str, text: str = "Well?") -> Inbound:
+    """What somebody says, for the first time."""
+    number = next(_numbers)
+    return Inbound(
+        event_key=f"{session}:{text}:{number}",
+        session_id=f"memory:{session}",
+        place=f"memory:{session}",
+        channel=Place.name,
+        address={},
+        author="somebody",
+        text=text,
+        sent_at=time(),
+    )
+
+
+_numbers = count(1)

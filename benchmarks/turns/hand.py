@@ -1,0 +1,76 @@
+"""A worker in a process of its own: `python -m benchmarks.turns.hand URL MODEL_SECONDS LIMIT`.
+
+It does as it is told on its standard input, and tells what happens on its output, in JSON, a line each.
+
+    {"say": SESSION, "text": TEXT}     accept a message; a TEXT that is a number has so many more said behind it
+    {"stop": SESSION}                  end the turn that is under way there
+"""
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+from benchmarks.replies.loop import Loop
+from benchmarks.turns.crew import Crew, at_work, message
+from core.turns import Turn
+from core.worker import STOP
+
+
+def tell(what: str, **more: Any) -> None:
+    print(json.dumps({"what": what, "at": time.time(), **more}), flush=True)
+
+
+class Hand:
+    """What is said behind a message is said when that one is answered, by whoever has answered it."""
+
+    def __init__(self) -> None:
+        self._next: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    def began(self, turn: Turn) -> None:
+        tell("began", session=_session(turn), attempt=turn.attempt)
+
+    def ended(self, turn: Turn) -> None:
+        tell("ended", session=_session(turn))
+        if (more := int(turn.inbound.text)) > 0:
+            self._next.put_nowait((_session(turn), str(more - 1)))
+
+    def cancelled(self, turn: Turn) -> None:
+        tell("cancelled", session=_session(turn))
+
+    async def say_on(self, crew: Crew) -> None:
+        while True:
+            await crew.inbox.accept(message(*await self._next.get()))
+
+    async def obey(self, crew: Crew, line: bytes) -> None:
+        told = json.loads(line)
+        if "say" in told:
+            await crew.inbox.accept(message(told["say"], told["text"]))
+        else:
+            async with crew.database.write() as connection:
+                await crew.turns.cancel(connection, f"memory:{told['stop']}", STOP)
+
+
+def _session(turn: Turn) -> str:
+    return turn.session_id.removeprefix("memory:")
+
+
+async def main(url: str, seconds: float, limit: int) -> None:
+    hand, lines = Hand(), asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    told = {"began": hand.began, "ended": hand.ended, "cancelled": hand.cancelled}
+    async with at_work(url, seconds=seconds, limit=limit, **told) as crew:
+        sayers = [asyncio.create_task(hand.say_on(crew), name="sayer") for _ in range(4)]
+        tell("ready")
+        async with Loop() as loop:
+            while line := await lines.readline():
+                await hand.obey(crew, line)
+        for sayer in sayers:
+            sayer.cancel()
+        await asyncio.wait(sayers)
+    tell("over", cpu=loop.cpu * loop.wall, late=loop.late(1), busiest=loop.busiest)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3])))

@@ -1,0 +1,52 @@
+"""What the database is asked."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+from core.store.database import Database
+
+_WRITES = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.I)
+
+#: What of a write stands in the count.
+_VERBS = {"INSERT INTO": "insert", "UPDATE": "update", "DELETE FROM": "delete"}
+
+
+@contextmanager
+def counted(database: Database) -> Iterator[Counter[str]]:
+    """Count, while this is entered, the statements that are sent: `insert TABLE` and so on for those that write,
+    `notify`, `begin` (on SQLite; PostgreSQL's driver does not tell of it), `read` for all others; and `commit`.
+    """
+    counts: Counter[str] = Counter()
+    engine = database.engine.sync_engine
+
+    def executed(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+        counts[_kind(statement)] += 1
+
+    def committed(_connection: Any) -> None:
+        counts["commit"] += 1
+
+    sa.event.listen(engine, "before_cursor_execute", executed)
+    sa.event.listen(engine, "commit", committed)
+    try:
+        yield counts
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", executed)
+        sa.event.remove(engine, "commit", committed)
+
+
+def writes(counts: Mapping[str, float]) -> dict[str, float]:
+    """Those of the statements that write, by what and where."""
+    return {kind: number for kind, number in sorted(counts.items()) if " " in kind}
+
+
+def _kind(statement: str) -> str:
+    if write := _WRITES.match(statement):
+        return f"{_VERBS[write[1].upper()]} {write[2]}"
+    if "pg_notify" in statement:
+        return "notify"
+    return "begin" if statement.startswith("BEGIN") else "read"

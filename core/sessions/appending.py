@@ -1,0 +1,121 @@
+"""Writing what an event brings: once, and only to the life of the session that it belongs to."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.errors import SessionResetError
+from core.sessions import scopes
+from core.sessions.history import is_user_message
+from core.sessions.record import Row, columns
+from core.store.database import Database
+from core.store.schema import blobs, messages, sessions
+from core.store.statement import Statement
+from core.store.upsert import insert_new, insert_of
+
+
+@dataclass(frozen=True, slots=True)
+class Appender:
+    """Writes to one life of a session.
+
+    What was written and is written once more, since the answer to a commit was lost, is stored once.
+
+    Raises:
+        SessionNotFoundError: the session was deleted.
+        SessionResetError: its life is over; nothing is stored.
+    """
+
+    database: Database
+    app: str
+    user_id: str
+    session: str
+    generation: int
+    created_at: float
+
+    async def append(self, event: Event, row: Row, tokens: int) -> None:
+        values = {"session": self.session, "generation": self.generation, **columns(row, tokens)}
+        if not event.actions.state_delta and not row.blobs and await self._insert(event, values):
+            return
+        async with self.database.write() as connection:
+            await self._hold(connection, event.timestamp)
+            await self._change_state(connection, event)
+            await self._answer_held(connection, event)
+            data = ({"session": self.session, "hash": digest, "data": data} for digest, data in row.blobs.items())
+            await insert_new(connection, blobs, *data)
+            await insert_new(connection, messages, values)
+
+    async def change_state(self, event: Event) -> None:
+        """Of what the event brings, the state."""
+        async with self.database.write() as connection:
+            await self._hold(connection, event.timestamp)
+            await self._change_state(connection, event)
+
+    async def _insert(self, event: Event, values: dict[str, Any]) -> bool:
+        """The usual case, in one statement. False, and nothing done, if there is more to it."""
+        touches_held = bool(event.get_function_responses()) or is_user_message(event)
+        life = {"born": self.created_at, "touches_held": touches_held}
+        return bool(await self.database.run(_INSERT, **values, **life))
+
+    async def _hold(self, connection: AsyncConnection, at: float) -> None:
+        """Take hold of the session's row if it still lives the life that was loaded."""
+        same_life = (sessions.c.generation == self.generation) & (sessions.c.created_at == self.created_at)
+        update = sa.update(sessions).where(sessions.c.id == self.session, same_life).values(updated_at=at)
+        if (await connection.execute(update)).rowcount == 1:
+            return
+        if (await connection.execute(sa.select(sessions.c.id).where(sessions.c.id == self.session))).first() is None:
+            raise SessionNotFoundError(f"Session not found: {self.session}")
+        raise SessionResetError(f"session {self.session} was reset: generation {self.generation} has ended")
+
+    async def _change_state(self, connection: AsyncConnection, event: Event) -> None:
+        if event.actions.state_delta:
+            owners = scopes.owners(self.app, self.user_id, self.session)
+            await scopes.write(connection, owners, event.actions.state_delta)
+
+    async def _answer_held(self, connection: AsyncConnection, event: Event) -> None:
+        """Note which of the calls that wait are answered; a new turn lets go of those that were."""
+        answers = {answer.id for answer in event.get_function_responses() if answer.id}
+        begins = is_user_message(event)
+        if not answers and not begins:
+            return
+        of_this_life = (messages.c.session == self.session) & (messages.c.generation == self.generation)
+        held = sa.select(messages.c.id, messages.c.held).where(of_this_life, messages.c.held.is_not(None))
+        for id_, calls in (await connection.execute(held)).all():
+            if begins and calls and all(calls.values()):
+                noted = None
+            elif answers & calls.keys():
+                noted = {call: done or call in answers for call, done in calls.items()}
+            else:
+                continue
+            await connection.execute(sa.update(messages).where(messages.c.id == id_).values(held=noted))
+
+
+def _make_insert(dialect: str) -> sa.Insert:
+    """One row, if the session lives the life that was loaded, and has no calls that wait for what the row brings.
+
+    PostgreSQL: who has the session's row keeps it until he is done, so that a reset comes before or after, and the
+    ids of a session's messages are in the order in which they were committed.
+    """
+    names = [column.name for column in messages.c if column is not messages.c.id]
+    life = (
+        sa.select(sessions.c.id, sessions.c.generation)
+        .where(
+            sessions.c.id == sa.bindparam("session", type_=sa.Text),
+            sessions.c.generation == sa.bindparam("generation", type_=sa.Integer),
+            sessions.c.created_at == sa.bindparam("born", type_=sa.Double),
+        )
+        .with_for_update(key_share=True)
+        .subquery("life")
+    )
+    of_life = (messages.c.session == life.c.id) & (messages.c.generation == life.c.generation)
+    held = sa.exists().where(of_life, messages.c.held.is_not(None))
+    touches_held = sa.bindparam("touches_held", type_=sa.Boolean)
+    values = (sa.bindparam(name, type_=messages.c[name].type) for name in names)
+    row = sa.select(*values).select_from(life).where(sa.not_(sa.and_(touches_held, held)))
+    return insert_of(dialect, messages).from_select(names, row).on_conflict_do_nothing().returning(messages.c.id)
+
+
+_INSERT = Statement(_make_insert)

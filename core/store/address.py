@@ -1,0 +1,64 @@
+"""What a database's URL asks for."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from core.errors import SettingsError
+
+#: Seconds that a connection to PostgreSQL may take.
+CONNECT_TIMEOUT = 10.0
+
+#: Connections that are kept when nothing needs them.
+_KEPT = 5
+
+#: What may stand behind the `?` of a URL, by the driver's name, and what it is.
+_PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
+    "asyncpg": {
+        "command_timeout": float,
+        "host": str,
+        "krbsrvname": str,
+        "gsslib": str,
+        "max_cacheable_statement_size": int,
+        "max_cached_statement_lifetime": int,
+        "passfile": str,
+        "port": str,
+        "prepared_statement_cache_size": int,
+        "service": str,
+        "servicefile": str,
+        "ssl": str,
+        "statement_cache_size": int,
+        "target_session_attrs": str,
+        "timeout": float,
+    },
+    "aiosqlite": {"cached_statements": int, "timeout": float},
+}
+
+
+def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
+    """How the engine for a URL is made.
+
+    Args:
+        connections: how many there may be at once.
+
+    Raises:
+        SettingsError: the URL has a parameter that its driver does not know, or cannot read.
+    """
+    known = _PARAMETERS.get(address.get_driver_name(), {})
+    faults, typed = [], {}
+    for name, word in address.query.items():
+        if name not in known:
+            faults.append(f"DATABASE_URL: {name} is none of the parameters that it may have: {', '.join(known)}")
+        elif known[name] is not str:
+            try:
+                typed[name] = known[name](str(word))
+            except ValueError:
+                faults.append(f"DATABASE_URL: {name} must be a number")
+    if faults:
+        raise SettingsError(*faults)
+    if address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:"):
+        return {"connect_args": typed}
+    kept = min(_KEPT, connections)
+    default = {} if address.get_backend_name() == "sqlite" else {"timeout": CONNECT_TIMEOUT}
+    return {"connect_args": default | typed, "pool_size": kept, "max_overflow": connections - kept}

@@ -1,0 +1,62 @@
+"""What a database or its driver says when something is wrong, in the words of this house."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from asyncpg.exceptions import InterfaceError, PostgresError
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from core.errors import StoreError
+
+#: SQLite: what may pass. Its full names go on where these end: `SQLITE_IOERR_WRITE`.
+_SQLITE_PASSING = (
+    "SQLITE_BUSY",
+    "SQLITE_LOCKED",
+    "SQLITE_FULL",
+    "SQLITE_IOERR",
+    "SQLITE_NOMEM",
+    "SQLITE_CANTOPEN",
+    "SQLITE_PROTOCOL",
+)
+
+#: PostgreSQL: the classes of SQLSTATE that are the same next time: wrong data, constraints, no access, no such
+#: database, schema or table, what it cannot do.
+_POSTGRES_LASTING = ("0A", "22", "23", "28", "3D", "3F", "42")
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """Raises `StoreError` for what goes wrong with the database.
+
+    Raises:
+        IntegrityError: as it comes, for that is an answer.
+        ValueError: a stored text is not UTF-8.
+    """
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error, PostgresError, InterfaceError) as error:
+        fault: BaseException = error
+        while fault.__cause__ is not None:
+            fault = fault.__cause__
+        if isinstance(fault, sqlite3.Error) and not hasattr(fault, "sqlite_errorname") and "decode" in str(fault):
+            raise ValueError("a stored text is not UTF-8") from error
+        kind = getattr(fault, "sqlite_errorname", type(fault).__name__)  # `SQLITE_FULL`, `InvalidPasswordError`
+        store_error = StoreError(f"the database cannot be used ({kind})")
+        store_error.retryable = _passes(fault)
+        raise store_error from error
+
+
+def _passes(fault: BaseException) -> bool:
+    match fault:
+        case sqlite3.Error():
+            return getattr(fault, "sqlite_errorname", "").startswith(_SQLITE_PASSING)
+        case PostgresError():
+            return not (fault.sqlstate or "").startswith(_POSTGRES_LASTING)
+        case InterfaceError():
+            return not isinstance(fault, ValueError)  # an argument that it cannot send
+        case _:
+            return True

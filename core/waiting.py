@@ -1,0 +1,99 @@
+"""What waits for a turn: the messages of each session that none has taken."""
+
+import logging
+from collections.abc import Collection, Sequence
+from itertools import groupby, takewhile
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.inbound import Inbound
+from core.store.schema import inbox, sessions, turns
+
+log = logging.getLogger(__name__)
+
+#: How many messages one turn answers at most.
+MESSAGES = 20
+
+
+def is_under_way(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether a turn has not ended."""
+    return table.c.state.in_(("queued", "running", "answered"))
+
+
+def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether a message of the inbox is still to be taken by a turn."""
+    return table.c.turn.is_(None) & table.c.outcome.is_(None)
+
+
+async def batches(connection: AsyncConnection, limit: int) -> list[list[sa.Row[Any]]]:
+    """What waits in each session that is free, oldest first, as far as one turn answers it. The sessions are kept from
+    other workers until the end of the transaction.
+    """
+    busy, waiting = turns.alias("busy"), inbox.alias("waiting")
+    heads = (
+        sa.select(waiting.c.session, sa.func.min(waiting.c.id).label("first"))
+        .where(is_waiting(waiting))
+        .group_by(waiting.c.session)
+        .subquery("heads")
+    )
+    free = (
+        sa.select(sessions.c.id)
+        .join(heads, heads.c.session == sessions.c.id)
+        .where(~sa.exists().where(busy.c.session == sessions.c.id, is_under_way(busy)))
+        .order_by(heads.c.first)
+        .limit(limit)
+        .with_for_update(skip_locked=True, of=sessions)
+    )
+    ids = (await connection.execute(free)).scalars().all() if limit > 0 else []
+    if not ids:
+        return []
+    # what another worker took before the sessions were kept from it is not there any more
+    rows = (
+        sa.select(inbox)
+        .where(is_waiting(inbox), inbox.c.session.in_(ids))
+        .order_by(inbox.c.session, inbox.c.sent_at, inbox.c.id)
+    )
+    readable = await _readable(connection, (await connection.execute(rows)).all())
+    grouped = groupby(readable, key=lambda row: row.session)
+    first = {session: _answered_together(list(of)) for session, of in grouped}
+    return [first[session] for session in ids if session in first]
+
+
+async def _readable(connection: AsyncConnection, waiting: Sequence[sa.Row[Any]]) -> list[sa.Row[Any]]:
+    """The messages that can be read. The others are set aside, so that their sessions go on."""
+    damaged = {row.id: row.session for row in waiting if _message(row.inbound) is None}
+    for id_, session in damaged.items():
+        log.error("message %s of session %s cannot be read, and is not answered", id_, session)
+    if damaged:
+        await connection.execute(sa.update(inbox).where(inbox.c.id.in_(damaged)).values(outcome="unreadable"))
+    return [row for row in waiting if row.id not in damaged]
+
+
+def _message(said: object) -> Inbound | None:
+    try:
+        return Inbound.from_json(said)
+    except ValueError:
+        return None
+
+
+def _answered_together(waiting: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
+    """The oldest, and those behind it up to the next one that is a turn of its own."""
+    first, *others = waiting
+    if first.parent is not None:
+        return [first]
+    return [first, *takewhile(lambda row: row.parent is None, others)][:MESSAGES]
+
+
+async def said_to(connection: AsyncConnection, turn_ids: Collection[str]) -> dict[str, tuple[Inbound, ...]]:
+    """The messages that turns answer."""
+    query = (
+        sa.select(inbox.c.turn, inbox.c.inbound)
+        .where(inbox.c.turn.in_(turn_ids))
+        .order_by(inbox.c.turn, inbox.c.sent_at, inbox.c.id)
+    )
+    rows = (await connection.execute(query)).all()
+    by_turn = groupby(rows, key=lambda row: row.turn)
+    said = {turn: tuple(message for row in of if (message := _message(row.inbound))) for turn, of in by_turn}
+    return {turn: messages for turn, messages in said.items() if messages}

@@ -1,0 +1,54 @@
+from pathlib import Path
+
+from benchmarks.sessions import (
+    APP,
+    USER,
+    Contender,
+    Figures,
+    adk_database,
+    adk_memory,
+    adk_sqlite,
+    measure,
+    parley,
+    session_of,
+    table,
+    verdicts,
+)
+
+
+async def test_what_is_written_past_a_service_is_its_history(tmp_path: Path) -> None:
+    contenders: list[Contender] = [
+        await parley("SQLite", f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"),
+        adk_sqlite(tmp_path / "adk.db"),
+        adk_database("SQLite", f"sqlite+aiosqlite:///{tmp_path / 'adk-sqlalchemy.db'}"),
+        adk_memory(),
+    ]
+    figures = await measure(contenders, [4, 6], rounds=2)
+    assert [len(of) for of in figures.values()] == [2] * 7
+    for contender in contenders:
+        session = await contender.service.get_session(app_name=APP, user_id=USER, session_id=session_of(6))
+        assert session is not None
+        written = [
+            event.content.parts[0].text or "" for event in session.events if event.content and event.content.parts
+        ]
+        assert [text.split()[0] for text in written[:6]] == [str(number) for number in range(6)]
+        assert len(written) == 6 + 2 * 3 * len(contender.configs)
+        await contender.stop()
+
+
+def test_the_figures_are_held_against_what_is_to_be_reached() -> None:
+    figures = {
+        "Parley, SQLite": [Figures(2.0, 1.0), Figures(2.2, 3.0)],
+        "ADK SqliteSessionService": [Figures(9.0, 4.0), Figures(110.0, 90.0)],
+        "ADK SqliteSessionService, 50 events": [Figures(9.0, 4.0), Figures(11.0, 4.0)],
+        "ADK InMemorySessionService": [Figures(1.0, 1.0), Figures(2.0, 1.0)],
+    }
+    assert list(verdicts(figures, [100, 2_000])) == [
+        "Parley, SQLite, at 2,000 events, beside the quicker of ADK's durable services:",
+        "  as it comes, it takes 50.0 times as long (to be reached: 25)",
+        "  told to load 50 events, 5.0 times (3)",
+        "  of its own time at 100 events: 1.10 (1.3)",
+        "  longest stall of the loop, at any length: 3.0 ms (10)",
+    ]
+    assert not list(verdicts(figures, [100, 200]))
+    assert "110.0 (90.0)" in list(table(figures, [100, 2_000]))[2]

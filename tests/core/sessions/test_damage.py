@@ -1,0 +1,105 @@
+"""A session whose rows are damaged says so, and a reset makes it whole; no other session hears of it."""
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from core.errors import DamagedSessionError
+from core.sessions.service import SessionService
+from core.store.database import Database
+from tests.core.sessions.speech import replied, said, texts
+from tests.core.sessions.test_service import create, load
+
+#: What SQLite lets stand in a column, whatever its type.
+SQLITE = {
+    "no JSON in the calls": "UPDATE messages SET event = NULL, tool_calls = '{' WHERE session = 's'",
+    "words for a number": "UPDATE messages SET tokens = 'many' WHERE session = 's'",
+    "words for a time": "UPDATE messages SET created_at = 'soon' WHERE session = 's'",
+    "no text": "UPDATE messages SET event = CAST(X'ff' AS TEXT) WHERE session = 's'",
+    "no JSON in the state": "UPDATE state SET value = '{' WHERE scope = 'session' AND owner = 's'",
+}
+
+#: What a table can hold on either database.
+BOTH = {
+    "calls that are none": "UPDATE messages SET event = NULL, tool_calls = '7' WHERE session = 's'",
+    "calls that are a text": "UPDATE messages SET event = NULL, tool_calls = '[\"x\"]' WHERE session = 's'",
+}
+
+
+async def talked(service: SessionService, database: Database, damage: str) -> None:
+    """Two sessions, one of them damaged."""
+    for name in ("s", "whole"):
+        session = await create(service, name, state={"a": 1})
+        for event in (said("hi"), replied("hello")):
+            await service.append_event(session, event)
+    await run(database, damage)
+
+
+async def run(database: Database, sql: str) -> None:
+    async with database.write() as connection:
+        await connection.exec_driver_sql(sql)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("damage", SQLITE)
+async def test_what_sqlite_lets_in_is_said_and_forgotten_by_a_reset(
+    service: SessionService, database: Database, damage: str
+) -> None:
+    await is_said_and_forgotten(service, database, SQLITE[damage])
+
+
+@pytest.mark.parametrize("damage", BOTH)
+async def test_what_cannot_be_read_is_said_and_forgotten_by_a_reset(
+    service: SessionService, database: Database, damage: str
+) -> None:
+    await is_said_and_forgotten(service, database, BOTH[damage])
+
+
+async def is_said_and_forgotten(service: SessionService, database: Database, damage: str) -> None:
+    await talked(service, database, damage)
+    with pytest.raises(DamagedSessionError) as caught:
+        await load(service)
+    assert "reset" in caught.value.public
+    assert not caught.value.retryable
+    assert texts((await load(service, "whole")).events) == ["hi", "hello"]
+    assert await service.reset("s") == 2
+    fresh = await load(service)
+    assert (fresh.events, fresh.state) == ([], {})
+    await service.append_event(fresh, said("anew"))
+    assert texts((await load(service)).events) == ["anew"]
+
+
+@pytest.mark.parametrize("event", ["{", "[]", '{"content": 7}', ""])
+async def test_an_event_that_cannot_be_read_is_rebuilt_from_what_stands_beside_it(
+    service: SessionService, database: Database, event: str
+) -> None:
+    await talked(service, database, f"UPDATE messages SET event = '{event}' WHERE session = 's'")
+    session = await load(service)
+    assert texts(session.events) == ["hi", "hello"]
+    await service.append_event(session, said("and?"))
+    assert texts((await load(service)).events) == ["hi", "hello", "and?"]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_shared_state_that_cannot_be_read_is_left_out_and_logged(
+    service: SessionService, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    await create(service, state={"a": 1, "app:secret": 2, "app:b": 3})
+    await run(database, "UPDATE state SET value = 'sesame' WHERE key = 'secret'")
+    assert (await load(service)).state == {"a": 1, "app:b": 3}
+    assert "'secret' cannot be read" in caplog.text
+    assert "sesame" not in caplog.text
+
+
+async def test_calls_that_wait_and_cannot_be_read_are_said_when_they_would_be_answered(
+    service: SessionService, database: Database
+) -> None:
+    session = await create(service)
+    await service.append_event(session, said("hi"))
+    await run(database, "UPDATE messages SET held = '[7]'")
+    with pytest.raises(DamagedSessionError):
+        await service.append_event(session, said("again"))
+    async with database.read() as connection:
+        count: Any = await connection.execute(sa.text("SELECT count(*) FROM messages"))
+        assert count.scalar_one() == 1

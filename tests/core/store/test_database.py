@@ -1,0 +1,115 @@
+import asyncio
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from core.errors import SettingsError, StoreError
+from core.store.database import Database
+from core.store.schema import state
+from core.store.statement import Statement
+from sandbox.postgres import PostgresSandbox
+from tests.core.conftest import Faulty
+
+NAME, VALUE = sa.bindparam("name", type_=sa.Text), sa.bindparam("as", type_=sa.JSON)
+SET = Statement(
+    lambda _dialect: sa.insert(state).values(scope="app", owner="a", key=NAME, value=VALUE).returning(state.c.key)
+)
+KEYS = Statement(lambda _dialect: sa.select(state.c.key, state.c.scope).order_by(state.c.key))
+UNKNOWN = Statement(lambda _dialect: sa.select(sa.table("nowhere", sa.column("x")).c.x))
+
+
+async def keys(database: Database) -> list[str]:
+    return [key for key, _ in await database.run(KEYS)]
+
+
+async def test_one_statement_is_a_transaction_of_its_own(database: Faulty) -> None:
+    assert [tuple(row) for row in await database.run(SET, name="k", **{"as": {"n": 1}})] == [("k",)]
+    async with database.read() as connection:
+        assert (await connection.execute(sa.select(state.c.value))).scalar_one() == {"n": 1}
+
+
+async def test_any_number_of_statements_run_at_once(database: Faulty) -> None:
+    names = [f"k{number:02}" for number in range(40)]
+    await asyncio.gather(*(database.run(SET, name=name, **{"as": None}) for name in names))
+    assert await keys(database) == names
+
+
+async def test_a_statement_waits_for_the_transaction_that_writes(database: Faulty) -> None:
+    async with database.write() as connection:
+        await connection.execute(sa.insert(state).values(scope="app", owner="a", key="k", value=1))
+        assert await keys(database) == []
+    assert await keys(database) == ["k"]
+
+
+async def test_a_cancelled_statement_leaves_the_database_in_order(database: Faulty) -> None:
+    for number in range(5):
+        running = asyncio.create_task(database.run(SET, name=f"k{number}", **{"as": 1}))
+        await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+    await database.run(SET, name="last", **{"as": 1})
+    assert (await keys(database))[-1] == "last"
+
+
+async def test_what_will_not_pass_says_so(database: Faulty) -> None:
+    await database.run(SET, name="k", **{"as": 1})
+    for statement, values in ((UNKNOWN, {}), (SET, {"name": "k", "as": 1})):
+        with pytest.raises(StoreError) as caught:
+            await database.run(statement, **values)
+        assert not caught.value.retryable
+    with pytest.raises(StoreError) as caught:
+        async with database.read() as connection:
+            await connection.execute(sa.text("SELECT nowhere"))
+    assert not caught.value.retryable
+    with pytest.raises(IntegrityError):
+        async with database.write() as connection:
+            await connection.execute(sa.insert(state).values(scope="app", owner="a", key="k", value=1))
+
+
+async def test_a_server_that_was_started_again_is_found_by_the_first_who_asks(
+    postgres_server: PostgresSandbox, postgres: str
+) -> None:
+    database = Database(postgres, connections=4)
+    await asyncio.gather(*(keys(database) for _ in range(4)))
+    await asyncio.to_thread(postgres_server.stop)
+    with pytest.raises(StoreError) as caught:
+        await keys(database)
+    assert caught.value.retryable
+    await asyncio.to_thread(postgres_server.start)
+    assert await asyncio.gather(*(keys(database) for _ in range(4))) == [[]] * 4
+    async with database.read() as connection:
+        assert (await connection.execute(sa.select(state))).all() == []
+    await database.aclose()
+
+
+async def test_there_are_no_more_connections_than_are_allowed(postgres: str) -> None:
+    database = Database(postgres, connections=2)
+    busy = sa.text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+
+    async def look() -> int:
+        async with database.read() as connection:
+            return int((await connection.execute(busy)).scalar_one())
+
+    assert max(await asyncio.gather(*(look() for _ in range(10)))) <= 2
+    await database.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("postgresql+asyncpg://u:secret@h/d?channel_binding=require", "channel_binding"),
+        ("postgresql+asyncpg://u:secret@h/d?timeout=soon", "timeout"),
+        ("sqlite+aiosqlite:///x.db?mode=ro", "mode"),
+    ],
+)
+def test_a_parameter_that_the_driver_does_not_know_is_named(url: str, fault: str) -> None:
+    with pytest.raises(SettingsError, match=f"DATABASE_URL: {fault}") as caught:
+        Database(url)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_parameter_that_the_driver_knows_is_passed_on(postgres: str) -> None:
+    database = Database(f"{postgres}?timeout=5&command_timeout=7.5&ssl=disable&statement_cache_size=10")
+    assert await keys(database) == []
+    await database.aclose()
