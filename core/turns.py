@@ -232,10 +232,11 @@ class Turns:
         return bool(await self._database.run(statement, **mine, **new))
 
     async def _resume(self, connection: AsyncConnection, limit: int, running: Collection[str]) -> list[Turn]:
-        lost = (turns.c.owner == self._lease.worker) | self._lease.is_gone(turns.c.owner)
+        # what it runs is not to be taken up by itself either, though its lease may have ended while it was held up
+        is_nobodys = (turns.c.owner == self._lease.worker) | self._lease.is_gone(turns.c.owner)
         query = (
             sa.select(turns)
-            .where(is_under_way(turns), lost, turns.c.id.not_in(running))  # what runs here runs, lease or no lease
+            .where(is_under_way(turns), turns.c.id.not_in(running), is_nobodys)
             .order_by(turns.c.created_at)
             .limit(limit)
             .with_for_update(skip_locked=True)

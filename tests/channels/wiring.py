@@ -118,5 +118,5 @@ class Wired:
             return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
 
 
-async def _torn(*_: Any, **__: Any) -> None:
+async def _torn(*_: Any, **__: Any) -> bool:
     raise StoreError("the process is gone")

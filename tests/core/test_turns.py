@@ -15,6 +15,7 @@ from core.inbox import Inbox, Refused
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
+from core.store.schema import workers
 from core.turns import Turn, Turns
 from core.waiting import MESSAGES
 from tests.core.conftest import Faulty, done, worker_on
@@ -195,6 +196,17 @@ async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox:
     (turn,) = await turns.claim(1)
     assert await turns.claim(1, running=[turn.id]) == []
     assert await turns.claim(1) == [replace(turn, attempt=2, is_resumed=True)]
+
+
+async def test_a_worker_whose_lease_has_ended_does_not_take_up_what_it_runs_itself(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    async with database.write() as connection:
+        await connection.execute(sa.update(workers).values(lease=0.0))
+    assert await turns.claim(1, running=[turn.id]) == []
+    assert [again.id for again in await turns.claim(1)] == [turn.id]
 
 
 async def test_a_reset_marks_the_turn_that_runs_for_whoever_runs_it(inbox: Inbox, turns: Turns) -> None:
