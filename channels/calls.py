@@ -57,15 +57,26 @@ class Caller:
         """The budget of all that shares the limit `window`."""
         return self._pacer.budget(key, window)
 
-    async def once(self, name: str, send: Callable[[], Awaitable[T]], budget: Budget) -> T:
+    async def once(
+        self,
+        name: str,
+        send: Callable[[], Awaitable[T]],
+        budget: Budget,
+        *,
+        within: Budget | None = None,
+        priority: Priority = Priority.PROGRESS,
+    ) -> T:
         """Make a call that has its place in `budget`, and do not make it again.
+
+        Args:
+            within: what it shares with other calls besides, and waits for here.
 
         Raises:
             RefusedError: the platform will not have it.
             PassingError: it failed in passing.
         """
         try:
-            return await send()
+            return await (send() if within is None else _admitted(send, within, priority))
         except PassingError as failure:
             log.info("%s did not succeed (%s)", name, failure)
             if failure.retry_after is not None:
@@ -80,6 +91,7 @@ class Caller:
         send: Callable[[], Awaitable[T]],
         budget: Budget,
         *,
+        within: Budget | None = None,
         priority: Priority = Priority.PROGRESS,
         is_admitted: bool = False,
         found: Callable[[], Awaitable[T | None]] | None = None,
@@ -89,13 +101,15 @@ class Caller:
         Args:
             name: what the platform calls it, for the log.
             send: makes it once. Raises `RefusedError` or `PassingError`.
+            within: what it shares with other calls besides.
             is_admitted: whether it has its place in the budget already.
             found: for a call that must not take effect twice: looks whether it has, when its answer was lost.
 
         Returns:
-            The answer; none for a tick that had no place or failed in passing.
+            The answer; none for a tick that had no place.
 
         Raises:
+            PassingError: a tick failed in passing; whether it took effect, or still will, is not known.
             RefusedError: the platform will not have it, however often it is asked.
             SurfaceError: the platform stayed out of reach.
         """
@@ -107,11 +121,15 @@ class Caller:
                 await budget.admit(priority)
             is_admitted = False
             try:
-                return await self.once(name, send, budget)
+                return await self.once(name, send, budget, within=within, priority=priority)
             except PassingError as error:
                 failure = error
             if priority is Priority.TICK:
-                return await found() if found is not None and failure.retry_after is None else None
+                if failure.retry_after is not None:
+                    return None
+                if found is not None:
+                    return await found()
+                raise failure
             if failure.retry_after is not None:
                 continue
             if found is not None and (effect := await found()) is not None:
@@ -119,3 +137,11 @@ class Caller:
             if (pause := next(pauses, None)) is None:
                 raise SurfaceError(f"{name}: out of reach ({failure})")
             await asyncio.sleep(pause)
+
+
+async def _admitted(send: Callable[[], Awaitable[T]], budget: Budget, priority: Priority) -> T:
+    await budget.admit(priority)
+    try:
+        return await send()
+    finally:
+        budget.answered()

@@ -87,6 +87,7 @@ class Plan:
     Attributes:
         controls: the buttons under the last of them.
         file: what comes with the last of them.
+        grows: whether the last of them is to grow; else none of them changes any more, as far as one can tell.
         status: what goes on while no text comes, as the last chunk says it below its text.
         waited: for how long that has been so, as the last chunk says it.
     """
@@ -95,6 +96,7 @@ class Plan:
     priority: Priority
     controls: Sequence[Button] = ()
     file: File | None = None
+    grows: bool = False
     status: str = ""
     waited: str = ""
 
@@ -135,15 +137,27 @@ class Surface(Protocol):
     def limits(self) -> Limits: ...
 
     def live(self) -> AbstractContextManager[None]:
-        """While this is entered, the platform's budget keeps a call back for the reply's last word."""
+        """To be entered while the reply is being shown."""
         ...
 
-    async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
+    @property
+    def is_crowded(self) -> bool:
+        """Whether calls are so scarce that most of them have to be kept for the end of what grows."""
+        ...
+
+    def open(self) -> bool:
+        """Whether a message may be shown that is to grow. It will have to be ended by a call, which is kept back from
+        then on until it is.
+        """
+        ...
+
+    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
         """Wait until the platform's limits allow the next call, and keep its place for `show`. What waits is the
         wish to show something, and not the text: who has waited shows the newest. Cancelled, it keeps none.
 
         Args:
-            is_new: whether none of the reply's messages stands yet.
+            is_new: whether it is to post a message.
+            ends: whether the message that grows is to grow no more.
             since: the loop's time since which what is shown is out of date.
         """
         ...

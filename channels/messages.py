@@ -1,9 +1,10 @@
 """A reply as messages that are posted, edited and deleted until they are what they should be."""
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -13,6 +14,13 @@ from channels.pacer import Budget
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
+
+#: Seconds by which an edit of which no answer came may be late.
+LATE = 1.0
+
+#: Seconds within which the end of a message has to be affordable, if it is to be shown before it is whole: else it is
+#: shown when it is, by a post.
+_SOON = 15.0
 
 #: What the id of a reply's file begins with, so that it is not taken for a message's.
 _FILE = "file:"
@@ -24,11 +32,13 @@ class Edited(Enum):
     Attributes:
         DONE: the message says it now.
         DROPPED: a tick that could not go.
+        LOST: a tick of which no answer came: it may take effect yet.
         GONE: the message is not there any more, or may not be edited any more.
     """
 
     DONE = auto()
     DROPPED = auto()
+    LOST = auto()
     GONE = auto()
 
 
@@ -55,7 +65,7 @@ class Piece:
     @property
     def is_done(self) -> bool:
         """Whether nothing is to come that would change it."""
-        return self.plan.priority in LAST_WORDS or self.position < len(self.plan.chunks) - 1
+        return not self.plan.grows or self.position < len(self.plan.chunks) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +91,65 @@ class MessageSurface(ABC):
 
     def __init__(self) -> None:
         self._shown: dict[str, tuple[str, tuple[Button, ...]]] = {}
+        self._lost = set[str]()  # messages of which an edit is lost
         self._attached: str | None = None
         self._lacking: Budget | None = None  # that had no place for a post of the last tick
         self._held: Budget | None = None  # in which the next call has its place
+        self._began = 0.0
+        self._kept = ExitStack()
+        self._is_open = False
+        self._reserve = ExitStack()
+        self._is_reserved = False
 
     @contextmanager
     def live(self) -> Iterator[None]:
+        self._began = asyncio.get_running_loop().time()
         try:
-            with self._edits.live():
-                yield
+            yield
         finally:
+            self._close()
+            self._give_up()
             self._release()
 
-    async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
-        budget = self._lacking or self._next(priority, is_new=is_new)
+    @property
+    def is_crowded(self) -> bool:
+        return self._edits.is_tight or not self._has_room()
+
+    def open(self) -> bool:
+        if not self._is_open:
+            if not self._has_room():
+                self._give_up()
+                return False
+            self._open()
+            self._keep()
+        return True
+
+    def _open(self) -> None:
+        self._is_open = True
+        if not self._is_reserved:
+            self._is_reserved = True
+            self._reserve.enter_context(self._edits.kept())
+
+    def _give_up(self) -> None:
+        """Keep nothing back for a message that might grow."""
+        self._is_reserved = False
+        self._reserve.close()
+
+    def _has_room(self) -> bool:
+        """Whether the end of one more message that grows can be afforded."""
+        return self._edits.can_spare(0 if self._is_reserved else 1, within=_SOON)
+
+    def _keep(self) -> None:
+        """Have a share in what lets the message grow."""
+        self._kept.enter_context(self._edits.live(since=self._began, keeps=False))
+
+    def _close(self) -> None:
+        """There is no message any more that grows; what is kept back is so for the next one, if it may grow."""
+        self._is_open = False
+        self._kept.close()
+
+    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
+        budget = self._lacking or self._next(is_new=is_new, ends=ends)
         await budget.admit(priority, since)
         self._held = budget
 
@@ -102,9 +157,12 @@ class MessageSurface(ABC):
         """Edit, post and delete until the platform shows the plan: see `Surface`."""
         self._lacking = None
         try:
-            return await self._show(plan, known, record)
+            shown = await self._show(plan, known, record)
         finally:
             self._release()
+        if shown and not plan.grows:
+            self._close()
+        return shown
 
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         own = await self._own()
@@ -133,9 +191,9 @@ class MessageSurface(ABC):
     def _edits(self) -> Budget:
         """What editing a message is limited by."""
 
-    def _next(self, priority: Priority, *, is_new: bool) -> Budget:
+    def _next(self, *, is_new: bool, ends: bool) -> Budget:
         """The budget of the call that comes next."""
-        del priority
+        del ends
         return self._posts if is_new else self._edits
 
     def _release(self) -> None:
@@ -159,7 +217,7 @@ class MessageSurface(ABC):
                 if posted.is_new and not piece.controls:  # of one that stood already, the buttons are not known
                     self._shown[current] = piece.content
                 await record(position, current)
-            if edited is Edited.DROPPED:
+            if edited in (Edited.DROPPED, Edited.LOST):
                 return False
             previous = current
             shown.append(current)
@@ -168,11 +226,22 @@ class MessageSurface(ABC):
         if plan.priority in LAST_WORDS:
             for message_id in await self._strays(shown):
                 await _clear_away(self._delete, message_id)
+            await self._outlast([Piece(position, plan) for position in range(len(shown))], shown)
         if plan.file is not None and previous is not None:
             await self._show_file(plan.file, previous, files, lambda id_: record(len(plan.chunks), f"{_FILE}{id_}"))
         elif files:
             await _clear_away(self._detach, files[0].removeprefix(_FILE))
         return True
+
+    async def _outlast(self, pieces: Sequence[Piece], shown: Sequence[str]) -> None:
+        """Say the last word again where an edit was lost: if it comes late, it writes over what was last said."""
+        if self._lost.isdisjoint(shown):
+            return
+        await asyncio.sleep(LATE)
+        for piece, message_id in zip(pieces, shown, strict=True):
+            if message_id in self._lost:
+                self._lost.discard(message_id)
+                await self._edit(message_id, *piece.content, Priority.PROGRESS)
 
     async def _change(self, message_id: str, piece: Piece) -> Edited:
         """Let a message show its piece."""
@@ -181,6 +250,8 @@ class MessageSurface(ABC):
         edited = await self._edit(message_id, *piece.content, piece.plan.priority)
         if edited is Edited.DONE:
             self._shown[message_id] = piece.content
+        if edited is Edited.LOST:
+            self._lost.add(message_id)
         return edited
 
     async def _create(self, piece: Piece, previous: str | None) -> Posted | None:

@@ -1,18 +1,23 @@
 """The pacer: keeps calls within what a platform allows, the important ones first, and shares out what is left."""
 
 import asyncio
+import math
 from bisect import insort
 from collections import deque
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 
 from channels.channel import Priority
+from core.shares import Uses
 
-#: Ticks keep a pace that a window of them lasts for a whole window. Most replies end sooner: so behind a pause they
-#: go by this much faster at first, for half of a window, and are then as much slower, once.
-_EAGER = 0.55
+#: Seconds that a reply is likely to last: until then, what is free now is dealt out over what is left of them, but
+#: over so many at the least. One that lasts longer is taken to go on for good.
+_LIKELY, _AT_LEAST = 30.0, 7.0
+
+#: The most of a window that ticks leave for finals: texts go on growing whatever is live.
+_KEPT = 0.8
 
 #: While others wait as well, every so many-th place is a tick's: texts go on growing while finals drain.
 _TICKS_SHARE = 6
@@ -22,8 +27,17 @@ _TICKS_SHARE = 6
 _LESS, _MORE, _LEAST = 0.85, 1.25, 0.25
 
 #: Seconds before a window's end from which on a call that was kept back for a final is not needed any more: one that
-#: comes now finds the next window open soon enough. Also what the network may delay.
-_SOON, _DELAY = 0.3, 0.05
+#: comes now finds the next window open soon enough. Also what the clock of the platform may be off.
+_SOON, _OFF = 0.3, 0.01
+
+#: Seconds that are too few to wait for: a clock may not move by so little.
+_NO_TIME = 1e-6
+
+#: This part of what is allowed is for workers that have no reply as yet.
+_FEW = 8
+
+#: How often the other workers must have been told of more replies before they count.
+_ROUNDS = 3
 
 #: How many budgets may lie idle before they are thrown away.
 _IDLE = 1000
@@ -35,6 +49,21 @@ class Window:
 
     calls: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What the other workers use of one budget, all together.
+
+    Attributes:
+        workers: how many they are.
+        live: how many replies they have that live on it.
+        used: how many of their calls count.
+    """
+
+    workers: int
+    live: int = 0
+    used: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +88,58 @@ class _Waiting:
 
 
 class Budget:
-    """The calls that share one limit of the platform."""
+    """The calls that share one limit of the platform.
 
-    def __init__(self, window: Window) -> None:
-        self._window = window
-        self._sent: deque[float] = deque()
+    When a call reaches the platform is not known: so it counts from when it goes until a window after its answer.
+
+    Args:
+        speed: how many times faster than the platform's the window runs: see `Pacer`.
+    """
+
+    def __init__(self, window: Window, *, speed: float = 1.0) -> None:
+        self._window = Window(window.calls, window.seconds / speed)
+        self._speed = speed
+        self._sent: deque[float] = deque()  # when the calls of the last window were answered
+        self._last = float("-inf")  # when a call went
         self._closed_until = 0.0
         self._share = 1.0  # of what the window says, as far as refusals have taught
+        self._others: Others | None = None
+        self._told_live = deque([0] * _ROUNDS, maxlen=_ROUNDS)  # how many lived, as the others were told
         self._learnt_at = 0.0
-        self._burst = 0.0
         self._told: _Told | None = None
         self._unanswered = 0
-        self._live = 0
+        self._live: list[float] = []  # since when
+        self._kept = 0
         self._line: list[_Waiting] = []
         self._ticks: list[_Waiting] = []
         self._since_tick = 0
         self._numbers = count()
 
     @contextmanager
-    def live(self) -> Iterator[None]:
-        """Keep a call back for a final, for as long as this is entered."""
-        self._live += 1
+    def live(self, *, since: float | None = None, keeps: bool = True) -> Iterator[None]:
+        """Count a reply in that lives on this budget, for as long as this is entered.
+
+        Args:
+            since: the loop's time since which it lives; now, unless it is told.
+            keeps: whether a call is kept back for its final.
+        """
+        began = _now() if since is None else since
+        self._live.append(began)
+        try:
+            with self.kept() if keeps else nullcontext():
+                yield
+        finally:
+            self._live.remove(began)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep a call back that is not a tick's, for as long as this is entered."""
+        self._kept += 1
         try:
             yield
         finally:
-            self._live -= 1
+            self._kept -= 1
+            self._wake()
 
     async def admit(self, priority: Priority, since: float | None = None) -> None:
         """Wait for a place, and take it. Cancelled, it takes none.
@@ -96,7 +152,7 @@ class Budget:
         insort(line, me)
         self._wake()
         try:
-            while (wait := self._wait(me)) > 0:
+            while (wait := self._wait(me)) > _NO_TIME:
                 if wait == float("inf"):
                     await me.is_first.wait()
                 else:
@@ -116,19 +172,18 @@ class Budget:
 
     def give_back(self) -> None:
         """A place that was taken is not needed."""
-        if self._sent:
-            self._sent.pop()
-        self.answered()
-
-    def answered(self) -> None:
-        """A call has come to its end, whatever that was: the platform has counted it, if it ever will."""
         self._unanswered = max(0, self._unanswered - 1)
         self._wake()
 
+    def answered(self) -> None:
+        """A call has come to its end, whatever that was: the platform has counted it, if it ever will."""
+        self._sent.append(_now())
+        self.give_back()
+
     def told(self, *, calls: int, left: int, seconds: float) -> None:
         """The platform says how many calls the window has that is open, how many are left, and for how long."""
-        until, before = _now() + seconds + _DELAY, self._told
-        if before is not None and until < before.until + _SOON:  # the same window; answers overtake each other
+        until, before = _now() + seconds + _OFF, self._told
+        if before is not None and until < before.until + self._soon:  # the same window; answers overtake each other
             left = min(left, before.left)
         self._told = _Told(calls, left, until)
 
@@ -139,31 +194,79 @@ class Budget:
             self._share = max(_LEAST, self._share * _LESS)
         self._learnt_at = max(self._closed_until, self._learnt_at)
 
-    def can_spare(self, calls: int) -> bool:
-        """Whether so many calls could go now beside one for each that is live."""
-        self._forget()
-        return _now() >= self._closed_until and self._calls - len(self._sent) - self._live >= calls
+    def can_spare(self, calls: int, *, within: float = 0.0) -> bool:
+        """Whether so many calls could be kept back beside those that are, now or in so many seconds."""
+        if _now() < self._closed_until:
+            return False
+        windows = 1 + int(within / self._speed / self._window.seconds)
+        most = int(windows * self._calls * _KEPT)
+        return min(self._free(within / self._speed), most) - self._kept >= calls
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether more than half of a window is kept back, so that ticks are few."""
+        return self._kept > self._calls // 2
 
     @property
     def each(self) -> float:
-        """How many calls a second each that is live would have, if there were one more."""
-        return self._calls / self._window.seconds / (self._live + 1)
+        """How many calls each that is live could have while it is likely to last, if there were one more."""
+        return (self._free(_LIKELY / self._speed) - self._kept) / (len(self._live) + 1)
+
+    def _free(self, within: float) -> int:
+        """How many calls may go, now or in so many seconds."""
+        self._forget()
+        told, until = self._told, _now() + within
+        if told is not None and _now() < told.until:
+            later = max(0, math.ceil((until - told.until) / self._window.seconds))
+            return self._part(told.left) - self._unanswered + later * self._calls
+        windows, rest = divmod(within, self._window.seconds)
+        return (int(windows) + 1) * self._calls - self._used + self._back(rest)
+
+    @property
+    def _soon(self) -> float:
+        return _SOON / self._speed
 
     @property
     def _calls(self) -> int:
-        """How many calls the window holds, as far as refusals have taught."""
-        return max(1, int(self._window.calls * self._share))
+        """How many calls of the window are this worker's, as far as refusals have taught."""
+        calls, others = max(1, int(self._window.calls * self._share)), self._others
+        if others is None:
+            return calls
+        left = calls - others.used - others.live  # since they told, each may have made another one
+        return min(self._part(calls), max(0, left))
+
+    def _part(self, calls: int) -> int:
+        """What of so many calls is this worker's: as much as it has of all replies that all workers know of, but for a
+        few that are there for who has none.
+        """
+        if self._others is None or calls <= 0:
+            return calls
+        mine, others, few = min(self._told_live), self._others, calls // _FEW
+        if mine:
+            return max(1, (calls - few) * mine // (mine + others.live))
+        return max(1, few // others.workers if others.live else calls // (others.workers + 1))
+
+    def tell(self) -> tuple[int, int]:
+        """What the other workers are to know: how many replies live on it, and how many calls count.
+
+        More replies are a larger part only when the others know it, and have made theirs smaller.
+        """
+        self._forget()
+        self._told_live.append(len(self._live))
+        return len(self._live), self._used
+
+    def share(self, others: "Others | None") -> None:
+        """Leave to other workers what is theirs; nothing, if there are none."""
+        self._others = others
+        self._wake()
 
     @property
     def is_idle(self) -> bool:
         self._forget()
-        return not (self._sent or self._line or self._ticks or self._live) and _now() >= self._closed_until
+        return not (self._used or self._line or self._ticks or self._live) and _now() >= self._closed_until
 
     def _take(self, priority: Priority) -> None:
-        pause = self._window.seconds / 10
-        if not self._sent or (len(self._sent) <= self._window.calls // 5 and _now() > self._sent[-1] + pause):
-            self._burst = _now()
-        self._sent.append(_now())
+        self._last = _now()
         self._unanswered += 1
         self._since_tick = 0 if priority is Priority.TICK else self._since_tick + 1
 
@@ -191,41 +294,63 @@ class Budget:
         if self._told is not None:  # its window is over, and with it what was sent in it
             while self._sent and self._sent[0] < self._told.until:
                 self._sent.popleft()
-            self._told = None
+            self._told, self._last = None, float("-inf")
         return self._wait_as_known(priority)
 
     def _wait_in(self, told: _Told, priority: Priority) -> float:
-        now, free = _now(), told.left - self._unanswered
+        now, free = _now(), self._part(told.left) - self._unanswered
         end = told.until - now
         if priority is not Priority.TICK:
             return max(self._closed_until - now, 0.0 if free > 0 else end)
-        kept = min(self._live, told.calls // 2)
+        kept = min(self._kept, int(told.calls * _KEPT))
+        end_of_ticks = told.until - self._soon if kept else told.until
         if free <= kept:
-            return max(self._closed_until - now, end - _SOON if free > 0 else end)
-        last = self._sent[-1] if self._sent else now
-        even = (told.until - last) / (free - kept + 1)
-        return max(self._closed_until - now, last + even - now)
+            return max(self._closed_until - now, end_of_ticks - now if free > 0 else end)
+        even = (end_of_ticks - self._last) / (free - kept + 1)
+        return max(self._closed_until - now, self._last + even - now)
 
     def _wait_as_known(self, priority: Priority) -> float:
         self._forget()
-        now, sent, seconds = _now(), self._sent, self._window.seconds
+        now, seconds = _now(), self._window.seconds
         calls = room = self._calls
         early = 0.0
         if priority is Priority.TICK:
-            room = max(1, calls - min(self._live, calls // 2))
-            early = sent[-1] + self._pace(room) - now if sent else 0.0
-        full = sent[-room] + seconds - now if len(sent) >= room else 0.0
+            room = max(1, calls - min(self._kept, int(calls * _KEPT)))
+            early = self._last + self._pace(room) - now
+        over = self._used - room  # so many must be forgotten, and one more
+        full = 0.0 if over < 0 else self._sent[over] + seconds - now if over < len(self._sent) else seconds
         return max(self._closed_until - now, full, early)
 
+    @property
+    def _used(self) -> int:
+        """How many calls count in the window that ends now."""
+        return len(self._sent) + self._unanswered
+
     def _pace(self, room: int) -> float:
-        """Seconds between two ticks, if there is `room` for so many in a window."""
-        now, seconds, even = _now(), self._window.seconds, self._window.seconds / room
-        if now < self._burst + seconds / 2:
-            return even * _EAGER
-        free = room - len(self._sent)
-        # Up to when one more is free, what is free now has to last, and so on.
-        waits = (((at + seconds - now), free + more) for more, at in enumerate(self._sent, 1))
-        return max([even, *(wait / calls for wait, calls in waits if calls > 0)])
+        """Seconds between two ticks, if there is `room` for so many in a window.
+
+        What is free now has to last up to when one more is free, and so on, for as long as replies are likely to last.
+        """
+        now, free, likely = _now(), room - self._used, self._likely
+        paces = [likely / calls] if (calls := free + self._back(likely)) > 0 else []
+        for more, at in enumerate(self._sent):
+            wait = at + self._window.seconds - now
+            if wait < likely and free + more > 0:
+                paces.append(wait / (free + more))
+        return max(paces, default=0.0)
+
+    @property
+    def _likely(self) -> float:
+        """For how many seconds more those that are live are likely to be so, as a mean; a window at the most."""
+        now, most = _now(), self._window.seconds
+        lasts, least = _LIKELY / self._speed, _AT_LEAST / self._speed
+        left = [max(lasts - (now - since), least) if now - since < lasts else most for since in self._live]
+        return min(most, sum(left) / len(left)) if left else most
+
+    def _back(self, within: float) -> int:
+        """How many of the calls that were made may be made again in so many seconds."""
+        until = _now() + within - self._window.seconds
+        return sum(at <= until for at in self._sent)
 
     def _forget(self) -> None:
         now = _now()
@@ -246,14 +371,40 @@ class Pacer:
     def __init__(self, *, speed: float = 1.0) -> None:
         self._speed = speed
         self._budgets: dict[Hashable, Budget] = {}
+        self._others: Sequence[Uses] = ()
 
     def budget(self, key: Hashable, window: Window) -> Budget:
         found = self._budgets.get(key)
         if found is None:
             if len(self._budgets) >= _IDLE:
                 self._budgets = {key: budget for key, budget in self._budgets.items() if not budget.is_idle}
-            found = self._budgets[key] = Budget(Window(window.calls, window.seconds / self._speed))
+            found = self._budgets[key] = Budget(window, speed=self._speed)
+            found.share(self._use_of(key))
         return found
+
+    def tell(self) -> dict[str, tuple[int, int]]:
+        """What the other workers are to know of what this one uses."""
+        uses = {_name(key): budget.tell() for key, budget in self._budgets.items()}
+        return {name: use for name, use in uses.items() if use != (0, 0)}
+
+    def share(self, others: Sequence[Uses]) -> None:
+        """Leave to other workers what is theirs.
+
+        Args:
+            others: what each of them tells.
+        """
+        self._others = others
+        for key, budget in self._budgets.items():
+            budget.share(self._use_of(key))
+
+    def _use_of(self, key: Hashable) -> Others | None:
+        uses = [other.get(_name(key), (0, 0)) for other in self._others]
+        return Others(len(uses), sum(live for live, _ in uses), sum(used for _, used in uses)) if uses else None
+
+
+def _name(key: Hashable) -> str:
+    """What all workers call a budget."""
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 async def _event_within(event: asyncio.Event, seconds: float) -> None:

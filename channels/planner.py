@@ -1,9 +1,14 @@
 """Plans a reply: cuts its text, as it grows, into the messages that a platform accepts."""
 
+import asyncio
+
 from channels.channel import LAST_WORDS, Chunk, Limits, Plan, Priority
 from channels.markdown.blocks import Place
 from channels.markdown.page import Page
 from channels.words import PLACEHOLDER
+
+#: How often, while a message fills, it is worth a look whether it is full.
+_LOOKS = 16
 
 
 class Planner:
@@ -22,6 +27,7 @@ class Planner:
     def _begin(self) -> None:
         self._fed: list[str] = []  # all of the text
         self._planned = 0  # how many of them are in the chunks
+        self._news = 0  # how many characters are not
         self._stable: list[Chunk] = []
         self._page = Page(self._limits, Place())
 
@@ -29,8 +35,21 @@ class Planner:
     def text(self) -> str:
         return "".join(self._fed)
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether so much was fed since it was last planned that it is worth a look whether a message is full."""
+        return self._news >= self._limits.chunk_size // _LOOKS
+
+    @property
+    def full(self) -> int:
+        """How many messages are full, so that another one has to follow."""
+        self._read()
+        return len(self._stable)
+
     def feed(self, delta: str) -> None:
-        self._fed.append(delta)
+        for start in range(0, len(delta), self._limits.chunk_size):  # in bounded pieces, whatever comes at once
+            self._fed.append(delta[start : start + self._limits.chunk_size])
+        self._news += len(delta)
 
     def replace(self, text: str) -> None:
         before = self.text
@@ -45,11 +64,7 @@ class Planner:
         As the last word, the text is shown as it is. Until then its end is made presentable: what is open in it is
         closed for the moment, and what cannot be shown in part waits.
         """
-        news = "".join(self._fed[self._planned :])
-        for start in range(0, len(news), self._limits.chunk_size):  # in bounded steps, whatever has piled up
-            self._page.feed(news[start : start + self._limits.chunk_size])
-            self._page = _cut_off(self._page, self._stable, self._limits)
-        self._planned = len(self._fed)
+        self._read()
         chunks, page = [*self._stable], self._page
         is_final = priority in LAST_WORDS
         if is_final:
@@ -60,7 +75,27 @@ class Planner:
             chunks.append(
                 Chunk(start, start + len(page.source), written.text or PLACEHOLDER, 0 if is_final else written.settled)
             )
-        return Plan(chunks, priority)
+        return Plan(chunks, priority, grows=not is_final)
+
+    async def catch_up(self) -> None:
+        """Read what is new, and let others go on as long as that is much."""
+        while self._news > self._limits.chunk_size:
+            self._read_on()
+            await asyncio.sleep(0)
+
+    def _read(self) -> None:
+        while self._news:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Cut the messages off that what is new has filled, or a part of it that is about as long as a message."""
+        until, size = self._planned, 0
+        while until < len(self._fed) and size < self._limits.chunk_size:
+            size += len(self._fed[until])
+            until += 1
+        self._page.feed("".join(self._fed[self._planned : until]))
+        self._page = _cut_off(self._page, self._stable, self._limits)
+        self._planned, self._news = until, self._news - size
 
 
 def _cut_off(page: Page, chunks: list[Chunk], limits: Limits, *, is_final: bool = False) -> Page:

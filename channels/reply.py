@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -31,6 +31,15 @@ ABANDON_TIMEOUT = 30.0
 Keep = Callable[[Sequence[str]], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """What is to be shown next: see `Surface.ready`."""
+
+    priority: Priority
+    is_new: bool
+    ends: bool
+
+
 class Reply:
     """One reply on one surface.
 
@@ -55,7 +64,9 @@ class Reply:
         self._final: Priority | None = None
         self._is_abandoned = False
         self._since: float | None = None  # when what is shown became out of date
+        self._settled = 0  # how many of the messages stand as they are to stay
         self._changed = asyncio.Event()
+        self._grown = asyncio.Event()
         self._urgent = asyncio.Event()
         self._heard_at = 0.0
         self._writer: asyncio.Task[None] | None = None
@@ -99,6 +110,8 @@ class Reply:
         self._hear()
 
     def replace(self, text: str) -> None:
+        if not text.startswith(self._planner.text):
+            self._settled = 0
         self._planner.replace(text)
         self._hear()
 
@@ -133,12 +146,17 @@ class Reply:
     def _hear(self) -> None:
         self._heard_at = _now()
         self._touch()
+        if self._planner.has_grown:
+            self._grown.set()
+            if self._surface.is_crowded:  # what is full goes first
+                self._urgent.set()
 
     def _touch(self, *, is_urgent: bool = False) -> None:
         if self._since is None:
             self._since = _now()
         self._changed.set()
         if is_urgent:
+            self._grown.set()
             self._urgent.set()
 
     async def _write(self) -> None:
@@ -146,11 +164,19 @@ class Reply:
         is_first = True
         with self._surface.live():
             while not self._is_abandoned:
-                if not await self._may_go(self._priority(is_first)):
+                self._grown.clear()
+                await self._planner.catch_up()
+                move = self._move(is_first)
+                if move is None:
+                    await self._news(self._grown)
                     continue
+                if not await self._may_go(move):
+                    continue
+                await self._planner.catch_up()
                 self._changed.clear()
                 is_last, since, self._since = self._final is not None, self._since, None
-                plan = self._plan(self._priority(is_first))
+                before, self._settled = self._settled, self._planner.full
+                plan = self._plan(before, self._final if self._final is not None else move.priority)
                 try:
                     shown = await self._surface.show(plan, tuple(self._known), self._record)
                 except FileRefusedError as error:
@@ -168,30 +194,43 @@ class Reply:
                 if is_last and shown and not self._changed.is_set():
                     return
                 if not shown:
-                    self._since = since
-                elif not self._is_abandoned:
-                    await self._news()
+                    self._since, self._settled = since, min(before, self._settled)
+                elif plan.grows and not self._is_abandoned:
+                    await self._news(self._changed)
 
-    def _priority(self, is_first: bool) -> Priority:
+    def _move(self, is_first: bool) -> _Move | None:
+        """What is to be shown next; none as long as it has to wait for a message to be full.
+
+        A message that grows has to be ended by a call of its own. When there is none to spare, a message is shown
+        when it is whole, by the post that it takes anyway, and one that has begun to grow is ended when it is full.
+        """
+        is_new = len(self._known) <= self._settled
         if self._final is not None:
-            return self._final
-        return Priority.PROGRESS if is_first else Priority.TICK
+            return _Move(self._final, is_new=is_new, ends=True)
+        full, soon = self._planner.full, Priority.PROGRESS if is_first else Priority.TICK
+        if full > self._settled:
+            priority = Priority.PROGRESS if self._surface.is_crowded else soon
+            return _Move(priority, is_new=is_new, ends=len(self._known) <= full)
+        if self._surface.open() or len(self._known) > full:
+            return _Move(soon, is_new=is_new, ends=False)
+        return None
 
-    async def _news(self) -> None:
+    async def _news(self, event: asyncio.Event) -> None:
         """Wait for something new to show. Time that passes is news: one sees for how long nothing has come, and what
         the surface has open may have to be closed.
         """
         try:
             async with asyncio.timeout(SILENCE):
-                await self._changed.wait()
+                await event.wait()
         except TimeoutError:
             self._touch()
 
-    async def _may_go(self, priority: Priority) -> bool:
+    async def _may_go(self, move: _Move) -> bool:
         """Wait for a place in the platform's budget; false if something has come that changes who may go first."""
         self._urgent.clear()
         since = _now() if self._since is None else self._since
-        ready = asyncio.create_task(self._surface.ready(priority, is_new=not self._known, since=since), name="place")
+        place = self._surface.ready(move.priority, is_new=move.is_new, ends=move.ends, since=since)
+        ready = asyncio.create_task(place, name="place")
         urgent = asyncio.create_task(self._urgent.wait(), name="urgent")
         try:
             await asyncio.wait([ready, urgent], return_when=asyncio.FIRST_COMPLETED)
@@ -201,21 +240,26 @@ class Reply:
             await asyncio.wait([ready, urgent])
         return not ready.cancelled() and not self._is_abandoned
 
-    def _plan(self, priority: Priority) -> Plan:
+    def _plan(self, settled: int, priority: Priority) -> Plan:
         plan = self._planner.plan(priority)
         if not plan.chunks:
             text = f"{self._status or words.PLACEHOLDER}{self._waited}"
-            return Plan([Chunk(0, 0, text)], priority, status=self._status, waited=self._waited)
+            return Plan([Chunk(0, 0, text)], priority, grows=plan.grows, status=self._status, waited=self._waited)
         if self._final is not None:
             is_short = len(plan.chunks) <= self._most
             return Plan(plan.chunks, priority, self._controls) if is_short else self._beginning(plan)
+        full = self._planner.full
+        if settled < full >= len(self._known):  # none of them grows; whether the next one may is seen then
+            return Plan(self._at_most(plan.chunks[:full], ""), priority)
         status = f"{self._status}{self._waited}" if self._status else ""
-        chunks = plan.chunks
+        waited = self._waited if status else ""
+        return Plan(self._at_most(plan.chunks, status), priority, grows=plan.grows, status=self._status, waited=waited)
+
+    def _at_most(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
+        """As many chunks as there may be, with a line below them that says what goes on."""
         if len(chunks) > self._most:
-            chunks = _with_line(chunks[: self._most], status or words.GOES_ON)
-        elif status:
-            chunks = _with_line(chunks, status)
-        return Plan(chunks, priority, status=self._status, waited=self._waited if status else "")
+            return _with_line(chunks[: self._most], status or words.GOES_ON)
+        return _with_line(chunks, status) if status else chunks
 
     def _beginning(self, plan: Plan) -> Plan:
         """What is shown of a reply that is too long, with the whole in a file."""

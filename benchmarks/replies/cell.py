@@ -30,7 +30,8 @@ class Cell:
         wrong: how many replies' final texts are missing, cut, doubled or beside other words.
         age, age_floor: means.
         end_median, end_p99: from the model's last word to the final text; none if too many never had it.
-        drain: the share of the limit of edits that finals used while some waited; none if they never had to.
+        drain: the share of the limit on calls that end a reply (edits, stops of streams) that finals used while some
+            waited, though a post may end one as well; none if they never had to.
         late: how late the loop was, in 99 of 100 looks.
         word_late: how late the model's words came, as a mean.
     """
@@ -162,7 +163,7 @@ def _drain(shown: list[Shown], platform: str, speed: float) -> float | None:
     for one in shown:
         groups[one.channel if rules.edits_by_channel else 0].append(one)
     until = max([one.final or one.ended for one in shown])
-    window = rules.edits
+    window = rules.endings
     return mean_drain(groups, window.calls / window.seconds * speed, window.seconds / speed, until)
 
 

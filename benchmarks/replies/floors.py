@@ -3,7 +3,8 @@
 They are for schedules that know beforehand when each reply ends, and that show a reply as a message that stands before
 there is text, edits of it (in Slack, appends to it as well, if it is streamed), and one post for each further message
 that the text needs.
-Each bound has the whole budget for itself: what shows text while it grows cannot be kept for the end as well.
+Each bound has the whole budget for itself: what shows text while it grows cannot be kept for the end as well. So there
+is a third one, `joint_age`, for schedules that do not know when a reply ends, and end it as soon as the best would.
 """
 
 import heapq
@@ -32,10 +33,15 @@ class Window:
     seconds: float
     slides: bool
 
-    def most(self, span: float, *, is_first: bool) -> int:
-        """How many calls `span` seconds may hold, at most; `is_first`: there was none before them."""
+    def most(self, span: float, *, is_first: bool, kept: int = 0) -> int:
+        """How many calls `span` seconds may hold, at most.
+
+        Args:
+            is_first: whether there was none before them.
+            kept: how many calls of its windows are unused at each moment.
+        """
         whole = math.ceil(span / self.seconds - 1e-9)
-        return self.calls * (whole if self.slides or is_first else whole + 1)
+        return max(0, self.calls - kept) * (whole if self.slides or is_first else whole + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +103,29 @@ def best_age(load: Load, rules: Rules) -> float:
     so that the sum is least. Over the whole time at once, or over each part of it as if all began it fresh: each
     such sum is a bound, and the largest of them counts.
     """
+    return _mean_age(load, rules, is_joint=False)
+
+
+def joint_age(load: Load, rules: Rules) -> float:
+    """The least mean age that a schedule can have which ends each reply as soon as the best schedule would.
+
+    It does not know when a reply ends, and it ends it by an edit (or by stopping its stream). So
+
+    - at each moment, it has an unused call for each reply that is being said: as long as `n` are, at most `n` less
+      than a window's calls show text, and each end takes one more from those of its time;
+    - it makes one call of a reply at a time, of which the answer comes after two ways. An end that comes meanwhile
+      waits for it. Over all moments at which a reply may end, `m` calls make for a mean of `m (2 way)^2 / (2 s)`;
+      that is allowed to be a quarter of the way, so that `m` is `s / (8 way)` at the most.
+    """
+    return _mean_age(load, rules, is_joint=True)
+
+
+def _mean_age(load: Load, rules: Rules, *, is_joint: bool) -> float:
     further = messages(rules) - 1
     total = 0.0
     for numbers in _shares(load, edits_by_channel=rules.edits_by_channel):
         begins = [number * load.step for number in numbers]
-        total += max(_age(begins, cuts, rules.edits, further) for cuts in _CUTS)
+        total += max(_age(begins, cuts, rules.edits, further, is_joint=is_joint) for cuts in _CUTS)
     return total / load.replies / SPAN
 
 
@@ -166,31 +190,46 @@ def _shares(load: Load, *, edits_by_channel: bool) -> list[list[int]]:
     return [share for share in shares if share]
 
 
-def _age(begins: Sequence[float], cuts: int, edits: Window, further: int) -> float:
+def _age(begins: Sequence[float], cuts: int, edits: Window, further: int, *, is_joint: bool) -> float:
     """The bound over the time cut in so many parts: the sum of all ages, in seconds times seconds."""
     first, last = min(begins), max(begins) + SPAN
     part = (last - first) / cuts
+    most_each = int(SPAN / (8 * ONE_WAY)) if is_joint else math.inf
     total = 0.0
     for cut in range(cuts):
         start = first + cut * part
         spans = [min(start + part, begin + SPAN) - max(start, begin) for begin in begins]
-        spans = [span for span in spans if span > 0]
-        total += _dealt(spans, edits.most(part, is_first=cut == 0), further)
+        spans = [span for span in spans if span > 1e-9]
+        kept = _always_said(begins, start, start + part) if is_joint else 0
+        ends = sum(start < begin + SPAN < start + part - 1e-9 for begin in begins) if is_joint else 0
+        calls = max(0, edits.most(part, is_first=cut == 0, kept=kept) - ends)
+        total += _dealt(spans, calls, further, most_each)
     return total
 
 
-def _dealt(spans: Sequence[float], calls: int, further: int) -> float:
-    """The least sum of ages if so many calls are dealt out, and `further` more to each."""
+def _always_said(begins: Sequence[float], start: float, end: float) -> int:
+    """How many replies are being said at each moment between the two, at the least."""
+    changes = [start, *(at for begin in begins for at in (begin, begin + SPAN) if start < at < end)]
+    return min(sum(begin <= at + 1e-9 and at + 1e-9 < begin + SPAN for begin in begins) for at in changes)
+
+
+def _dealt(spans: Sequence[float], calls: int, further: int, most_each: float) -> float:
+    """The least sum of ages if so many calls are dealt out, and `further` more to each, up to `most_each`."""
     given = [further] * len(spans)
     ages = [_least(span, further) for span in spans]
     gains = [
         (_least(span, further + 1) - age, index) for index, (span, age) in enumerate(zip(spans, ages, strict=True))
     ]
     heapq.heapify(gains)
-    for _ in range(calls if spans else 0):
+    for _ in range(calls):
+        if not gains:
+            break
         gain, index = gains[0]
         given[index] += 1
         ages[index] += gain
+        if given[index] >= most_each:
+            heapq.heappop(gains)
+            continue
         following = _least(spans[index], given[index] + 1) - ages[index]
         heapq.heapreplace(gains, (following, index))
     return sum(ages)

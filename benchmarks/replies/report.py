@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from benchmarks.replies.cell import Cell
+from benchmarks.replies.floors import RULES, joint_age
+from benchmarks.replies.load import Ending, Load
 
 HEAD = (
     "",
@@ -12,6 +14,7 @@ HEAD = (
     "wrong",
     "age",
     "of floor",
+    "of joint",
     "to final, mean",
     "of floor",
     "median",
@@ -40,6 +43,7 @@ def table(cells: Iterable[Cell]) -> str:
             "",
             f"{one.age_floor:.2f} s",
             "",
+            f"{_joint(one):.2f} s",
             f"{one.end_mean_floor:.2f} s",
             "",
             f"{one.end_median_floor:.2f} s",
@@ -72,6 +76,7 @@ def _row(cell: Cell) -> Sequence[str]:
         f"{cell.wrong}",
         f"{cell.age:.2f} s",
         f"x {cell.age / cell.age_floor:.2f}",
+        f"x {cell.age / _joint(cell):.2f}",
         "-" if mean is None else f"{mean:.2f} s",
         "-" if mean is None else f"x {mean / cell.end_mean_floor:.2f}",
         _seconds(cell.end_median),
@@ -79,6 +84,11 @@ def _row(cell: Cell) -> Sequence[str]:
         "-" if cell.drain is None else f"{cell.drain:.0%}",
         f"{cell.late * 1000:.0f} / {cell.busiest * 1000:.0f} ms",
     )
+
+
+def _joint(cell: Cell) -> float:
+    """The floor of its age, if ends are to come as soon as they can."""
+    return joint_age(Load(cell.replies, cell.channels, Ending(cell.ending), cell.speed), RULES[cell.platform])
 
 
 def _seconds(value: float | None) -> str:

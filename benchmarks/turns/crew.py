@@ -79,7 +79,14 @@ class _Board:
     def live(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
+    @property
+    def is_crowded(self) -> bool:
+        return False
+
+    def open(self) -> bool:
+        return True
+
+    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
         return
 
     async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:

@@ -249,11 +249,7 @@ class DiscordApi:
         is_counted: bool = True,
         found: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
-        everything = self._caller.budget("all", ALL)
-
         async def attempt() -> T:
-            if is_counted:
-                await everything.admit(priority)
             try:
                 return await send()
             except discord.RateLimited as error:
@@ -262,10 +258,11 @@ class DiscordApi:
                 raise _named(name, error) from error
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise PassingError(type(error).__name__) from error
-            finally:
-                everything.answered()
 
-        return await self._caller.call(name, attempt, budget, priority=priority, is_admitted=is_admitted, found=found)
+        within = self._caller.budget("all", ALL) if is_counted else None
+        return await self._caller.call(
+            name, attempt, budget, within=within, priority=priority, is_admitted=is_admitted, found=found
+        )
 
 
 def _view(controls: Sequence[Button]) -> discord.ui.View | None:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from channels.calls import RefusedError
+from channels.calls import PassingError, RefusedError
 from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
 from channels.discord.api import ARCHIVED, GONE, DiscordApi, Said
 from channels.discord.markdown import DiscordMarkdown, size
@@ -116,6 +116,8 @@ class DiscordSurface(MessageSurface):
             if refusal.code not in GONE:
                 raise
             return Edited.GONE
+        except PassingError:
+            return Edited.LOST
         return Edited.DONE if shown else Edited.DROPPED
 
     async def _delete(self, message_id: str) -> None:

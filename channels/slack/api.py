@@ -43,6 +43,7 @@ class SlackApi:
         arguments: Mapping[str, Any],
         budget: Budget,
         *,
+        within: Budget | None = None,
         priority: Priority = Priority.PROGRESS,
         is_admitted: bool = False,
         reads: bool = False,
@@ -63,7 +64,9 @@ class SlackApi:
         async def send() -> Answer:
             return await self._send(method, sent)
 
-        return await self._caller.call(method, send, budget, priority=priority, is_admitted=is_admitted, found=found)
+        return await self._caller.call(
+            method, send, budget, within=within, priority=priority, is_admitted=is_admitted, found=found
+        )
 
     async def send_file(self, name: str, data: bytes, budget: Budget) -> str:
         """Send a file; its id. What was sent and is not shown to anybody is as good as never sent, so that a failure

@@ -8,8 +8,7 @@ edited from then on.
 import asyncio
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -143,31 +142,36 @@ class StreamSurface(SlackSurface):
         self._streams = streams
         self._user = str(address.get("user", ""))
         self._user_team = str(address.get("user_team", ""))
-        self._is_native = False
+        self._may_stream = bool(self._user and self._bot)
+        self._is_native = False  # whether the message that grows is one that is streamed
         self._stream: Stream | None = None
         self._over = set[str]()  # streams that are known to have ended
-        self._kept = ExitStack()
 
-    @contextmanager
-    def live(self) -> Iterator[None]:
-        """The way that the reply goes is chosen here."""
-        with self._kept:
-            self._is_native = self._is_better_streamed()
-            for budget in (self._stops, self._appends) if self._is_native else (self._edits,):
-                self._kept.enter_context(budget.live())
-            try:
-                yield
-            finally:
-                self._release()
+    def open(self) -> bool:
+        """The way that a message goes is chosen here."""
+        if not self._is_open and self._is_better_streamed():
+            self._open()  # what is not to stay of it goes by an edit
+            self._is_native = True
+            self._kept.enter_context(self._stops.live(since=self._began))
+            self._kept.enter_context(self._appends.live(since=self._began, keeps=False))
+        return super().open()
+
+    def _close(self) -> None:
+        self._is_native = False
+        super()._close()
 
     def _is_better_streamed(self) -> bool:
-        """Whether Slack takes a stream here, and whether this reply is better shown by one.
+        """Whether Slack takes a stream here, and whether a message is better shown by one.
 
         Each stream that is begun has to be stopped, and both have a small budget: so none is begun without a place to
         stop it. In a channel, Slack lets one person see it grow, and all others what it began with: so, in `auto`,
         one is begun only where nobody else reads along yet. And it must have its turns as often as edits would.
         """
-        if not (self._user and self._bot and self._streams.are_in(self._channel) and self._stops.can_spare(1)):
+        if not (self._may_stream and self._streams.are_in(self._channel)):
+            return False
+        if not (self._stops.can_spare(1) and self._starts.can_spare(1)):
+            return False
+        if not self._has_room():
             return False
         if self._streams.streaming == "native":
             return True
@@ -186,25 +190,37 @@ class StreamSurface(SlackSurface):
     def _appends(self) -> Budget:
         return self._api.budget(("chat.appendStream", self._team), TIER_4)
 
-    def _next(self, priority: Priority, *, is_new: bool) -> Budget:
+    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
+        if self._next(is_new=is_new, ends=ends) in (self._starts, self._stops):  # those are no idle calls
+            priority = min(priority, Priority.PROGRESS)
+        await super().ready(priority, is_new=is_new, ends=ends, since=since)
+
+    def _next(self, *, is_new: bool, ends: bool) -> Budget:
         if self._stream is not None:
-            return self._stops if priority in LAST_WORDS else self._appends
-        if is_new and self._is_native and priority not in LAST_WORDS:
+            return self._stops if ends else self._appends
+        if is_new and self._is_native and not ends:
             return self._starts
-        return super()._next(priority, is_new=is_new)
+        return super()._next(is_new=is_new, ends=ends)
 
     def _go_by_edits(self) -> None:
         """From here on, the reply is shown by edits."""
+        self._may_stream = False
         if self._is_native:
-            self._is_native = False
-            self._kept.close()
-            self._kept.enter_context(self._edits.live())
+            self._go_on_by_edits()
+
+    def _go_on_by_edits(self) -> None:
+        """The message that grows is shown by edits."""
+        self._is_native = False
+        self._kept.close()
+        self._keep()
 
     async def _create(self, piece: Piece, previous: str | None) -> Posted | None:
         if self._is_native and not piece.is_done and self._stops.can_spare(0):
             self._stream = await self._start(piece)
             if self._stream is not None:
                 return Posted(self._stream.ts, is_new=False)
+            if self._is_native:
+                self._go_on_by_edits()
         return await super()._create(piece, previous)
 
     async def _start(self, piece: Piece) -> Stream | None:
@@ -259,7 +275,9 @@ class StreamSurface(SlackSurface):
                 self._go_by_edits()
         elif not stream.card.is_placeholder:
             self._shown[message_id] = piece.chunk.text, ()
-        return await super()._change(message_id, piece)
+        else:  # all of the text stands, so that taking the card away may wait for others
+            piece = _urgent(piece)
+        return await super()._change(message_id, piece if piece.plan.priority in LAST_WORDS else _urgent(piece))
 
     async def _grow(self, stream: Stream, piece: Piece) -> Edited | None:
         """Append what is new; none if the stream cannot go on."""
@@ -316,6 +334,11 @@ class StreamSurface(SlackSurface):
         log.info("%s", refusal)
         if refusal.code in _OVER:
             self._over.add(stream.ts)
+
+
+def _urgent(piece: Piece) -> Piece:
+    """The piece, by a call that is not an idle one."""
+    return replace(piece, plan=replace(piece.plan, priority=Priority.PROGRESS))
 
 
 def _settled(piece: Piece) -> str:

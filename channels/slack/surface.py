@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from channels.calls import RefusedError
+from channels.calls import PassingError, RefusedError
 from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
 from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget, Window
@@ -25,6 +25,9 @@ LIMITS = Limits(chunk_size=3_500, measure=size, reserve=STATUS_RESERVE, dialect=
 #: Slack: one message a second in a channel, with short bursts. A shorter window would allow two bursts on end, and
 #: without the quarter of a second on top what the network delays would come too often.
 POSTS = Window(calls=5, seconds=5.25)
+
+#: Slack: "several hundred messages per minute" in a workspace.
+ALL_POSTS = Window(calls=300, seconds=60.5)
 
 #: Marks what was posted, so that it is found again when Slack's answer to its posting was lost.
 _METADATA = "parley_chunk"
@@ -106,6 +109,8 @@ class SlackSurface(MessageSurface):
             if refusal.code not in _NOT_EDITABLE:
                 raise
             return Edited.GONE
+        except PassingError:
+            return Edited.LOST
         if answer is None:
             return Edited.DROPPED
         self._streamed.pop(message_id, None)
@@ -149,6 +154,7 @@ class SlackSurface(MessageSurface):
                 **_content(text, controls),
             },
             self._posts,
+            within=self._api.budget(("chat.postMessage", self._team), ALL_POSTS),
             priority=priority,
             is_admitted=self.is_admitted(self._posts),
             found=found,

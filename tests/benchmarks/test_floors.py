@@ -1,11 +1,11 @@
 import math
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.replies.floors import RULES, SPAN, Lane, Rules, Window, best_age, best_ends, messages
+from benchmarks.replies.floors import RULES, SPAN, Lane, Rules, Window, best_age, best_ends, joint_age, messages
 from benchmarks.replies.load import Ending, Load
 from benchmarks.replies.stage import ONE_WAY
 from sandbox.slack import limits
@@ -34,6 +34,44 @@ def test_no_schedule_of_a_few_edits_is_better_than_the_floor_and_an_even_one_is_
         grid = [SPAN * step / 40 for step in range(1, 40)]
         best = min(age_of(moments, SPAN) for moments in combinations_with_replacement(grid, edits))
         assert floor <= best <= 1.01 * floor
+
+
+def keeps_one(moments: tuple[float, ...], window: Window) -> bool:
+    """Whether each window that begins with one of these calls has an unused one at each moment."""
+    begun, used = -math.inf, 0
+    for moment in moments:
+        begun, used = (moment, 1) if moment >= begun + window.seconds else (begun, used + 1)
+        if used >= window.calls:
+            return False
+    return True
+
+
+def test_no_schedule_that_can_end_a_reply_at_any_moment_is_better_than_the_joint_floor() -> None:
+    window = Window(3, 10.0, slides=False)
+    floor = joint_age(ONE, Rules(window, window, False, window, None, size=1_000_000))
+    grid = [SPAN * step / 24 for step in range(24)]
+    ages = [
+        age_of(moments, SPAN)
+        for edits in range(4, 7)
+        for moments in combinations(grid, edits)
+        if keeps_one(moments, window)
+    ]
+    assert floor <= min(ages) <= 1.25 * floor
+
+
+@pytest.mark.parametrize("platform", RULES)
+@pytest.mark.parametrize("ending", Ending)
+@pytest.mark.parametrize("replies", [1, 10, 50])
+def test_who_keeps_calls_for_the_ends_shows_no_younger_text(platform: str, ending: Ending, replies: int) -> None:
+    load = Load(replies, 5, ending)
+    assert joint_age(load, RULES[platform]) >= best_age(load, RULES[platform])
+
+
+def test_a_lone_reply_that_is_not_to_wait_for_its_own_calls_makes_few_enough() -> None:
+    plenty = edits_of(10_000, 60, slides=True)
+    calls = SPAN / (8 * ONE_WAY)
+    assert best_age(ONE, plenty) == pytest.approx(ONE_WAY, rel=0.1)
+    assert joint_age(ONE, plenty) == pytest.approx(SPAN / 2 / (calls + 1) + ONE_WAY, rel=0.05)
 
 
 @settings(deadline=None, max_examples=25)

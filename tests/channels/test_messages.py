@@ -1,9 +1,12 @@
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from channels import messages
 from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priority
 from channels.messages import Edited, MessageSurface, Posted
 from channels.pacer import Budget, Window
@@ -24,6 +27,10 @@ class Board(MessageSurface):
         self.takes_files = True
         self.calls = 0
         self.budget = 1000
+        self.loses: str | None = None
+        self.late: str | None = None
+        self.edits = PLENTY
+        self.edited = asyncio.Event()
 
     @property
     def _posts(self) -> Budget:
@@ -31,7 +38,7 @@ class Board(MessageSurface):
 
     @property
     def _edits(self) -> Budget:
-        return PLENTY
+        return self.edits
 
     async def begun(self) -> None: ...
 
@@ -54,7 +61,11 @@ class Board(MessageSurface):
             return Edited.DROPPED
         if message_id not in self.messages:
             return Edited.GONE
+        if text == self.loses:
+            self.late = message_id
+            return Edited.LOST
         self.messages[message_id], self.buttons[message_id] = text, controls
+        self.edited.set()
         return Edited.DONE
 
     async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
@@ -154,6 +165,38 @@ async def test_a_place_that_was_waited_for_is_used_once_and_given_back_if_it_is_
     board._held = one
     await known.show(board, ["one"])
     assert one.try_admit(Priority.FINAL)
+
+
+async def test_an_edit_that_was_given_up_and_comes_after_the_last_word_is_written_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(messages, "LATE", 0.05)
+    board, known = Board(), Known()
+    board.loses = "half"
+    await known.show(board, ["..."], Priority.TICK)
+    assert not await known.show(board, ["half"], Priority.TICK)
+    showing = asyncio.create_task(known.show(board, ["all of it"]))
+    await asyncio.wait_for(board.edited.wait(), 1)
+    assert board.late is not None
+    board.messages[board.late] = "half"
+    assert await showing
+    assert list(board.messages.values()) == ["all of it"]
+
+
+async def test_a_message_grows_only_if_its_end_can_be_afforded() -> None:
+    edits = Budget(Window(calls=5, seconds=60.0))
+    boards = [Board() for _ in range(6)]
+    with ExitStack() as lives:
+        for board in boards:
+            board.edits = edits
+            lives.enter_context(board.live())
+        assert [board.open() for board in boards] == [True] * 4 + [False] * 2
+        assert boards[0].open()
+        assert boards[5].is_crowded
+        await Known().show(boards[0], ["it is whole"])
+        assert not boards[5].open()
+        assert boards[0].open()  # its next one
+    assert Board().open()
 
 
 RETRY, STOP = Button("retry:1", "Retry"), Button("stop:1", "Stop")

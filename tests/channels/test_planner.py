@@ -1,3 +1,4 @@
+import asyncio
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -417,3 +418,23 @@ def test_the_cost_grows_with_the_text_and_no_faster(unit: str) -> None:
 
     for piece in (50, 10**6):
         assert cost(40_000, piece=piece) <= 4.5 * cost(10_000, piece=piece) + 5_000
+
+
+async def test_a_long_text_that_comes_at_once_is_read_in_parts_and_others_go_on_in_between() -> None:
+    text = "A paragraph of some words.\n\n" * 2_000
+    planner, passes = Planner(SLACK), 0
+
+    async def count() -> None:
+        nonlocal passes
+        while True:
+            passes += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    planner.replace(text)
+    await planner.catch_up()
+    counting.cancel()
+    assert passes > len(text) / SLACK.chunk_size / 2
+    whole = Planner(SLACK)
+    whole.feed(text)
+    assert planner.plan(Priority.FINAL) == whole.plan(Priority.FINAL)

@@ -25,9 +25,10 @@ class Board:
         self.plans: list[Plan] = []
         self.log: list[str] = []
         self.in_flight = 0
-        self.open = asyncio.Event()
-        self.open.set()
+        self.gate = asyncio.Event()
+        self.gate.set()
         self.drop_ticks = 0
+        self.has_no_room = False
         self.has_no_place_for: set[Priority] = set()
         self.asked: list[Priority] = []
         self.error: Exception | None = None
@@ -37,7 +38,14 @@ class Board:
     def live(self) -> Iterator[None]:
         yield
 
-    async def ready(self, priority: Priority, *, is_new: bool, since: float) -> None:
+    @property
+    def is_crowded(self) -> bool:
+        return self.has_no_room
+
+    def open(self) -> bool:
+        return not self.has_no_room
+
+    async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
         self.asked.append(priority)
         if priority in self.has_no_place_for:
             await asyncio.Event().wait()
@@ -50,7 +58,7 @@ class Board:
         try:
             async with self._changed:
                 self._changed.notify_all()
-            await self.open.wait()
+            await self.gate.wait()
             await asyncio.sleep(0)
             if self.error is not None:
                 raise self.error
@@ -118,14 +126,14 @@ async def test_a_placeholder_comes_first_and_is_then_filled(board: Board) -> Non
 
 
 async def test_feeding_never_waits_and_only_the_newest_text_is_shown(board: Board) -> None:
-    board.open.clear()
+    board.gate.clear()
     async with on(board) as reply:
         await board.until(lambda: board.in_flight)
         for _ in range(50):
             reply.feed("x")
             await asyncio.sleep(0)
         assert len(board.plans) == 1
-        board.open.set()
+        board.gate.set()
         await board.until(lambda: board.shown == ["x" * 50])
         assert len(board.plans) == 2
         await reply.close("x" * 50)
@@ -161,6 +169,44 @@ async def test_a_reply_that_is_closed_before_its_placeholder_has_a_place_is_post
         await asyncio.sleep(0)
         await reply.close("the answer")
     assert [[chunk.text for chunk in plan.chunks] for plan in board.plans] == [["the answer"]]
+
+
+async def test_where_calls_are_scarce_a_message_is_shown_when_it_is_whole_and_changes_no_more(board: Board) -> None:
+    board.has_no_room = True
+    text = "\n\n".join(f"{number} {'word ' * 12}".strip() for number in range(4))
+    async with on(board) as reply:
+        for start in range(0, len(text), 7):
+            reply.feed(text[start : start + 7])
+            await asyncio.sleep(0)
+        await board.until(lambda: len(board.shown) == 3)
+        assert all(not plan.grows and plan.priority is not Priority.TICK for plan in board.plans)
+        await reply.close(text)
+    assert "\n\n".join(board.shown) == text
+
+
+async def test_a_reply_that_found_no_room_grows_as_soon_as_there_is_some(board: Board) -> None:
+    board.has_no_room = True
+    async with on(board) as reply:
+        reply.feed("not yet")
+        await asyncio.sleep(0.01)
+        assert board.shown == []
+        board.has_no_room = False
+        reply.feed(", but now")
+        await board.until(lambda: board.shown == ["not yet, but now"])
+        await reply.close("not yet, but now")
+
+
+async def test_a_message_that_is_full_where_calls_are_scarce_is_ended_before_others_grow(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown)
+        board.has_no_place_for = {Priority.TICK}
+        reply.feed("word " * 10)
+        await asyncio.sleep(0.01)
+        board.has_no_room = True
+        reply.feed("word " * 15)
+        await board.until(lambda: len(board.plans) == 2)
+        assert (board.plans[1].priority, board.plans[1].grows) == (Priority.PROGRESS, False)
+        await reply.close("word " * 25)
 
 
 async def test_leaving_does_not_wait_for_a_place(board: Board) -> None:
@@ -269,18 +315,18 @@ async def test_an_error_of_the_surface_that_nobody_hears_of_is_no_noise(board: B
 
 
 async def test_leaving_lets_the_call_in_flight_end_and_makes_no_other(board: Board) -> None:
-    board.open.clear()
+    board.gate.clear()
     async with on(board) as reply:
         await board.until(lambda: board.in_flight)
         reply.feed("more")
-        asyncio.get_running_loop().call_later(0.01, board.open.set)
+        asyncio.get_running_loop().call_later(0.01, board.gate.set)
     assert board.shown == [PLACEHOLDER]
     assert len(board.plans) == 1
 
 
 async def test_a_call_in_flight_that_never_ends_is_given_up(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply_module, "ABANDON_TIMEOUT", 0.01)
-    board.open.clear()
+    board.gate.clear()
     async with on(board):
         await board.until(lambda: board.in_flight)
     assert board.shown == []
@@ -289,12 +335,12 @@ async def test_a_call_in_flight_that_never_ends_is_given_up(board: Board, monkey
 async def test_a_second_close_while_the_first_is_under_way_wins(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
-        board.open.clear()
+        board.gate.clear()
         first = asyncio.create_task(reply.close("the answer"))
         await board.until(lambda: board.in_flight)
         second = asyncio.create_task(reply.close("stopped", Priority.ERROR))
         await asyncio.sleep(0)
-        board.open.set()
+        board.gate.set()
         await asyncio.gather(first, second)
     assert board.shown == ["stopped"]
 
@@ -302,12 +348,12 @@ async def test_a_second_close_while_the_first_is_under_way_wins(board: Board) ->
 async def test_a_close_that_is_cancelled_goes_on_and_may_be_closed_over(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown)
-        board.open.clear()
+        board.gate.clear()
         first = asyncio.create_task(reply.close("the answer"))
         await board.until(lambda: board.in_flight)
         first.cancel()
         await asyncio.wait([first])
-        board.open.set()
+        board.gate.set()
         await reply.close("stopped")
     assert board.shown == ["stopped"]
 

@@ -191,7 +191,7 @@ async def test_a_post_whose_answer_was_lost_is_found_and_not_made_again(on: Show
 @pytest.mark.parametrize("is_found", [True, False])
 async def test_a_post_that_only_a_tick_made_says_the_final_in_the_end(on: Shown, is_found: bool) -> None:
     await on.show("one", priority=Priority.PROGRESS)
-    await on.surface.ready(Priority.TICK, is_new=True, since=0.0)
+    await on.surface.ready(Priority.TICK, is_new=True, ends=False, since=0.0)
     on.server.faults.lose_reply(POST)
     if not is_found:
         on.server.permissions.remove("read_message_history")

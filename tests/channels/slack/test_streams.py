@@ -30,10 +30,12 @@ def planned(text: str, priority: Priority, status: str = "", waited: str = "") -
     planner.feed(text)
     chunks = list(planner.plan(priority).chunks)
     if not chunks:
-        return Plan([Chunk(0, 0, f"{status or PLACEHOLDER}{waited}")], priority, status=status, waited=waited)
+        return Plan(
+            [Chunk(0, 0, f"{status or PLACEHOLDER}{waited}")], priority, grows=True, status=status, waited=waited
+        )
     if status:
         chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{status}{waited}")
-    return Plan(chunks, priority, status=status, waited=waited)
+    return Plan(chunks, priority, grows=priority is not Priority.FINAL, status=status, waited=waited)
 
 
 class Streamed:
@@ -66,7 +68,10 @@ class Streamed:
             self.known[position:] = [ts, *self.known[position + 1 :]]
 
         plan = planned(text, priority, **status)
-        await self.surface.ready(priority, is_new=not self.known, since=asyncio.get_running_loop().time())
+        is_last = priority is Priority.FINAL
+        assert is_last or self.surface.open()
+        since = asyncio.get_running_loop().time()
+        await self.surface.ready(priority, is_new=not self.known, ends=is_last, since=since)
         shown = await self.surface.show(plan, tuple(self.known), record)
         if shown:
             del self.known[len(plan.chunks) :]
@@ -467,8 +472,9 @@ async def test_in_auto_replies_go_where_they_have_their_turn_sooner(slack: Slack
     lives = [surface.live() for surface in surfaces]
     for surface, live in zip(surfaces, lives, strict=True):
         live.__enter__()
+        assert surface.open()
         ways.append(surface._is_native)
-    assert sum(ways) == 6  # 100 calls a minute for them, and 50 for the others
+    assert sum(ways) == 7  # 100 calls a minute for them, and 50 for the others, of which some are kept
     for live in lives:
         live.__exit__(None, None, None)
 

@@ -1,0 +1,45 @@
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from core import shares
+from core.lease import Lease
+from core.shares import Shares, Uses
+from tests.core.conftest import Faulty
+
+
+@asynccontextmanager
+async def sharing(database: Faulty, uses: Uses) -> AsyncIterator[list[Sequence[Uses]]]:
+    """A worker that uses so much; what it is told of the others."""
+    lease, told = Lease(database, seconds=30), list[Sequence[Uses]]()
+    await lease.take()
+    keeping = asyncio.create_task(Shares(database, lease).keep(lambda: uses, told.append))
+    try:
+        yield told
+    finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
+        await lease.give_up()
+
+
+async def test_workers_are_told_what_the_others_use_until_those_are_gone(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "EVERY", 0.02)
+    database = Faulty(postgres)
+    async with sharing(database, {"edit": (2, 20)}) as told:
+        await until(lambda: told[-1:] == [[]])
+        async with sharing(database, {"edit": (1, 5), "post": (0, 1)}) as other:
+            await until(lambda: told[-1] == [{"edit": (1, 5), "post": (0, 1)}])
+            await until(lambda: other[-1:] == [[{"edit": (2, 20)}]])
+        await until(lambda: told[-1] == [])
+    await database.aclose()
+
+
+async def until(condition: object) -> None:
+    assert callable(condition)
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - it is the other side that changes, in its own time
+            await asyncio.sleep(0.01)
