@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from bot.health import Health
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels.answer import Answerer
 from channels.channel import Channel
@@ -21,6 +22,7 @@ from core.models.adapter import ModelAdapter
 from core.models.attempts import WAITS
 from core.models.catalog import make_provider
 from core.models.merging import Merging
+from core.places import Places
 from core.pruning import Pruning
 from core.runtime import AgentRuntime, warm_up
 from core.sessions.service import SessionService
@@ -41,8 +43,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     Raises:
         SettingsError: a setting keeps it from starting.
         StoreError: the database does.
+        DeafError: a channel hears nothing any more.
     """
-    async with _parts(settings) as (channels, worker):
+    async with _parts(settings) as (channels, worker, health):
         starting = asyncio.create_task(_start(channels.values()), name="start")
         working: asyncio.Task[None] | None = None
         try:
@@ -50,9 +53,11 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                 working = asyncio.create_task(worker.run(), name="worker")
                 garbage.settle()  # what is there now stays; full collections wait for a rest
                 log.info("ready")
-                await _ends_before(stop, working)
+                async with _beside(health.watch(), name="health") as watching:
+                    await _ends_before(stop, working, watching)
         finally:
             log.info("stopping")
+            health.drain()
             starting.cancel()
             await asyncio.wait([starting])
             for channel in channels.values():
@@ -63,7 +68,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], Worker]]:
+async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], Worker, Health]]:
     async with AsyncExitStack() as stack:
         database = await open_database(settings)
         stack.push_async_callback(database.aclose)
@@ -98,22 +103,23 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         )
         worker = Worker(turns, answerer.answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
+        places, bounds = Places(database), settings.catch_up
         if settings.slack is not None:
-            channels[SlackChannel.name] = SlackChannel(settings.slack, inbox)
+            channels[SlackChannel.name] = SlackChannel(settings.slack, inbox, places, bounds)
         if settings.discord is not None:
-            discord = channels[DiscordChannel.name] = DiscordChannel(settings.discord, inbox)
+            discord = channels[DiscordChannel.name] = DiscordChannel(settings.discord, inbox, places, bounds)
             stack.push_async_callback(discord.aclose)
         if not channels:
             raise SettingsError(NO_TOKENS)
-        yield channels, worker
+        yield channels, worker, Health(channels.values(), database)
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[None]:
+async def _beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[asyncio.Task[None]]:
     """Do `work` for as long as this is entered."""
     task = asyncio.create_task(work, name=name)
     try:
-        yield
+        yield task
     finally:
         task.cancel()
         await asyncio.wait([task])
@@ -154,13 +160,14 @@ async def _listen(channel: Channel) -> None:
     log.info("%s: listening", channel.name)
 
 
-async def _ends_before(stop: asyncio.Event, work: asyncio.Task[None]) -> bool:
-    """Wait for the stop or for the end of `work`, whichever comes first; what `work` raised is raised."""
+async def _ends_before(stop: asyncio.Event, *works: asyncio.Task[None]) -> bool:
+    """Wait for the stop or for the end of one of `works`, whichever comes first; what that one raised is raised."""
     stopped = asyncio.create_task(stop.wait(), name="stop")
     try:
-        await asyncio.wait([stopped, work], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([stopped, *works], return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopped.cancel()
-    if work.done():
+    ended = [work for work in works if work.done()]
+    for work in ended:
         work.result()
-    return work.done()
+    return bool(ended)

@@ -11,6 +11,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from channels.discord.login import DISCORD_API, DiscordSettings
+from channels.gaps import Bounds
 from channels.slack.channel import SlackSettings
 from channels.slack.streams import Streaming
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
@@ -69,6 +70,8 @@ class Settings(BaseSettings):
     turns_kept_days: float = Field(default=30, gt=0)
     lease_seconds: float = Field(default=10, gt=0)
     stop_seconds: float = Field(default=20, gt=0)
+    catch_up_hours: float = Field(default=24, ge=0)
+    catch_up_messages: int = Field(default=100, gt=0)
 
     log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")
 
@@ -172,6 +175,11 @@ class Settings(BaseSettings):
                 f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {_SLACK_APPS}, your app, under "
                 "OAuth & Permissions"
             )
+        if self.catch_up_hours >= self.turns_kept_days * 24:
+            raise ValueError(
+                "CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS; what was answered before would not be known any "
+                "more, and be answered again"
+            )
         if "DYNO" in os.environ and self.database.startswith("sqlite") and not self.allow_ephemeral_database:
             raise ValueError(
                 "DATABASE_URL: a dyno's disk does not outlive a restart; add Postgres with "
@@ -213,6 +221,10 @@ class Settings(BaseSettings):
             api_url=self.discord_api_url,
             guilds=frozenset(self.discord_guilds),
         )
+
+    @property
+    def catch_up(self) -> Bounds:
+        return Bounds(hours=self.catch_up_hours, messages=self.catch_up_messages)
 
     @property
     def endpoints(self) -> Endpoints:

@@ -12,12 +12,16 @@ from core.inbound import Inbound
 
 
 class Priority(IntEnum):
-    """Which call goes first when a platform's budget is short; a `TICK` that cannot go now is dropped."""
+    """Which call goes first when a platform's budget is short; a `TICK` that cannot go now is dropped.
+
+    A `LOOK` at what was said waits for as long as anybody else wants to go.
+    """
 
     FINAL = 0
     ERROR = 1
     PROGRESS = 2
     TICK = 3
+    LOOK = 4
 
 
 #: What is shown with these is complete.
@@ -196,16 +200,27 @@ class Surface(Protocol):
         """
         ...
 
+    def waits(self) -> None:
+        """Give the message the sign that it was heard and waits, if it bears none."""
+        ...
+
     async def begun(self) -> None:
         """Take back the sign that the message waits, if it bears one."""
         ...
 
 
 class Channel(Protocol):
-    """A platform's adapter."""
+    """A platform's adapter.
+
+    Attributes:
+        pulse: seconds within which there is a sign of life of the platform, whether anything is said or not.
+    """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def pulse(self) -> float: ...
 
     async def start(self) -> None:
         """Connect and hear; returns when it does.
@@ -217,6 +232,14 @@ class Channel(Protocol):
 
     async def stop(self) -> None:
         """Hear nothing more; replies may still be shown."""
+        ...
+
+    def heard_at(self) -> float:
+        """The time of the last sign of life, in seconds since the epoch; 0 before the first."""
+        ...
+
+    async def reconnect(self) -> None:
+        """Give up the connection for dead, and have a new one made; returns when that has begun."""
         ...
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:

@@ -172,6 +172,9 @@ class MessageSurface(ABC):
         await self._post(0, text, (), Priority.FINAL, None)
 
     @abstractmethod
+    def waits(self) -> None: ...
+
+    @abstractmethod
     async def begun(self) -> None: ...
 
     def is_admitted(self, budget: Budget) -> bool:

@@ -165,7 +165,7 @@ class Budget:
 
     def try_admit(self, priority: Priority) -> bool:
         """Take a place if there is one now and nobody waits for it."""
-        if self._line or self._ticks or self._wait_for_room(priority) > 0:
+        if self._is_urgent or self._ticks or self._wait_for_room(priority) > 0:
             return False
         self._take(priority)
         return True
@@ -274,14 +274,19 @@ class Budget:
         """Seconds until it may be this one's turn; infinite, if others come first."""
         if me is not self._next():
             return float("inf")
-        if me.priority is Priority.TICK and self._line:  # its share of what the others use
+        if me.priority is Priority.TICK and self._is_urgent:  # its share of what the others use
             return self._wait_for_room(Priority.FINAL)
         return self._wait_for_room(me.priority)
 
     def _next(self) -> _Waiting | None:
-        if self._ticks and (not self._line or self._since_tick >= _TICKS_SHARE - 1):
+        if self._ticks and (not self._is_urgent or self._since_tick >= _TICKS_SHARE - 1):
             return self._ticks[0]
         return self._line[0] if self._line else None
+
+    @property
+    def _is_urgent(self) -> bool:
+        """Whether somebody waits who goes before ticks."""
+        return bool(self._line) and self._line[0].priority < Priority.TICK
 
     def _wake(self) -> None:
         if (first := self._next()) is not None:
@@ -300,7 +305,7 @@ class Budget:
     def _wait_in(self, told: _Told, priority: Priority) -> float:
         now, free = _now(), self._part(told.left) - self._unanswered
         end = told.until - now
-        if priority is not Priority.TICK:
+        if priority < Priority.TICK:
             return max(self._closed_until - now, 0.0 if free > 0 else end)
         kept = min(self._kept, int(told.calls * _KEPT))
         end_of_ticks = told.until - self._soon if kept else told.until
@@ -314,8 +319,9 @@ class Budget:
         now, seconds = _now(), self._window.seconds
         calls = room = self._calls
         early = 0.0
-        if priority is Priority.TICK:
+        if priority >= Priority.TICK:
             room = max(1, calls - min(self._kept, int(calls * _KEPT)))
+        if priority is Priority.TICK:
             early = self._last + self._pace(room) - now
         over = self._used - room  # so many must be forgotten, and one more
         full = 0.0 if over < 0 else self._sent[over] + seconds - now if over < len(self._sent) else seconds

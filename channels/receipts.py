@@ -27,8 +27,10 @@ class Receipts:
         self._leaving: set[asyncio.Task[None]] = set()
 
     def give(self, address: Address) -> None:
-        """Set the sign."""
-        self._given[frozenset(address.items())] = asyncio.create_task(_tried(self._add, address), name="receipt")
+        """Set the sign, if it was not."""
+        key = frozenset(address.items())
+        if key not in self._given:
+            self._given[key] = asyncio.create_task(_tried(self._add, address), name="receipt")
 
     def take_back(self, address: Address) -> None:
         """Take the sign away, if it was given."""

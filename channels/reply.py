@@ -168,6 +168,8 @@ class Reply:
                 await self._planner.catch_up()
                 move = self._move(is_first)
                 if move is None:
+                    if is_first:
+                        self._surface.waits()
                     await self._news(self._grown)
                     continue
                 if not await self._may_go(move):

@@ -9,6 +9,7 @@
     ├── ToolError                a tool is not what the agent needs it to be
     ├── StepLimitError           the agent took as many steps as one run may have
     ├── SurfaceError             the platform will not show a reply, whatever is tried
+    ├── DeafError                a platform says nothing any more: the process is to be started anew
     └── ProviderError            the model could not answer
         ├── ProviderAuthError        the key is missing, wrong, or may not use the model
         ├── UnknownModelError        no such model; names it
@@ -85,6 +86,10 @@ class StepLimitError(ParleyError):
 
 class SurfaceError(ParleyError):
     """A reply cannot be shown: its place is gone, closed or forbidden, or the platform stayed out of reach."""
+
+
+class DeafError(ParleyError):
+    """Nothing comes from a platform any more, not even a sign of life."""
 
 
 class ProviderError(ParleyError):

@@ -24,6 +24,7 @@ from channels.discord import surface as discord_surface
 from channels.discord.channel import DiscordChannel
 from channels.discord.commands import reset_command
 from channels.discord.login import PERMISSIONS, DiscordSettings, intents
+from channels.gaps import Bounds
 from channels.pacer import Window
 from channels.slack import people as slack_people
 from channels.slack import streams as slack_streams
@@ -35,6 +36,9 @@ from core import endings, errors
 from core.errors import ParleyError
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
+from core.places import Places
+from core.store.database import Database
+from core.store.migrate import migrate
 from core.tools import is_idempotent, load_tools
 from core.turns import STEPS, Ended
 from sandbox.discord import DiscordSandbox
@@ -252,7 +256,7 @@ def test_the_page_of_errors_has_the_tree_of_the_code() -> None:
 def test_the_page_of_errors_has_what_people_read() -> None:
     page = (REFERENCE / "errors.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+Error)`[^|]* \| ([^|]+) \|$", page, re.M))
-    silent = {"SettingsError", "SurfaceError", "ToolError", "SessionResetError", "TurnLostError"}
+    silent = {"DeafError", "SettingsError", "SurfaceError", "ToolError", "SessionResetError", "TurnLostError"}
     kinds = {name: found for name, found in vars(errors).items() if isinstance(found, type) and name not in silent}
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}
 
@@ -372,10 +376,13 @@ class Box:
 async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     """The Discord adapter, and what it hears."""
     settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), Box()
-    channel = DiscordChannel(settings, cast(Inbox, box))
+    database = Database("sqlite+aiosqlite://")
+    channel = DiscordChannel(settings, cast(Inbox, box), Places(database), Bounds())
     try:
+        await migrate(database)
         await channel.start()
         yield box
     finally:
         await channel.stop()
         await channel.aclose()
+        await database.aclose()

@@ -52,6 +52,7 @@ class Place:
     """A channel whose messages stand as soon as they are posted."""
 
     name = "memory"
+    pulse = 0.0
 
     def __init__(self) -> None:
         self.ids = count(1)
@@ -60,6 +61,12 @@ class Place:
         return
 
     async def stop(self) -> None:
+        return
+
+    def heard_at(self) -> float:
+        return 0.0
+
+    async def reconnect(self) -> None:
         return
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
@@ -99,6 +106,8 @@ class _Board:
 
     async def say(self, text: str) -> None:
         return
+
+    def waits(self) -> None: ...
 
     async def begun(self) -> None:
         return

@@ -4,7 +4,7 @@ import hashlib
 import io
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -172,13 +172,45 @@ class DiscordApi:
 
         await self._call("unarchive", send, self._caller.budget(("channel", thread), MESSAGES))
 
-    async def channel(self, channel: int) -> Any:
-        """The channel or thread of that id, as discord.py has it."""
+    async def channel(self, channel: int, guild: discord.Guild | None = None) -> Any:
+        """The channel or thread of that id, as discord.py has it; with its `guild`, if that is given."""
 
         async def send() -> Any:
-            return await self._client.fetch_channel(channel)
+            return await (guild or self._client).fetch_channel(channel)
 
         return await self._call("channel", send, self._caller.budget(("channel", channel), MESSAGES))
+
+    def direct(self, channel: int) -> discord.PartialMessageable:
+        """Direct messages."""
+        return self._client.get_partial_messageable(channel)
+
+    async def guild(self, guild: int) -> discord.Guild:
+        """The server of that id, with its roles."""
+
+        async def send() -> discord.Guild:
+            return await self._client.fetch_guild(guild, with_counts=False)
+
+        return await self._look("guild", send, ("guild", guild))
+
+    async def threads(self, guild: discord.Guild) -> list[discord.Thread]:
+        """The threads of a server that are active."""
+        return await self._look("threads", guild.active_threads, ("threads", guild.id))
+
+    async def said(self, room: Any, *, after: int, before: int | None, limit: int) -> list[discord.Message]:
+        """The newest messages of a channel or thread between two ids, newest first."""
+        end = None if before is None else discord.Object(before)
+
+        async def send() -> list[discord.Message]:
+            history = room.history(limit=limit, after=discord.Object(after), before=end, oldest_first=False)
+            return [message async for message in history]
+
+        return await self._look("history", send, ("history", room.id))
+
+    async def _look(self, name: str, send: Callable[[], Awaitable[T]], key: Hashable) -> T:
+        """Make a call that nobody waits for."""
+        answer = await self._call(name, send, self._caller.budget(key, MESSAGES), priority=Priority.LOOK)
+        assert answer is not None, "only a tick may be dropped"
+        return answer
 
     async def own_replies(self, channel: int, question: int) -> list[Said]:
         """The bot's own messages that answer `question`: its first reply, the reply to that, and so on."""

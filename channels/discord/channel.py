@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import discord
@@ -12,15 +12,18 @@ from channels import words
 from channels.channel import Heard
 from channels.discord.api import DiscordApi
 from channels.discord.commands import reset_command
-from channels.discord.gateway import Connection, Gateway
+from channels.discord.gateway import PULSE, Connection, Gateway
 from channels.discord.hearing import NAME, guild_of, hear, is_spoken, place, sent_at, session_id
+from channels.discord.history import History
 from channels.discord.login import DiscordSettings, hears_all, intents, log_in, make_client
 from channels.discord.reactions import receipts
 from channels.discord.surface import DiscordSurface
+from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from core.errors import ParleyError, SettingsError, StoreError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Inbox
+from core.places import Places
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -31,9 +34,6 @@ CONNECT_TIMEOUT = 60.0
 #: Seconds that a stop waits for what is being heard, and for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
 
-#: Seconds to wait before a message that the database did not take is kept again: Discord says it only once.
-PAUSES = (0.2, 1.0, 3.0, 10.0)
-
 
 class DiscordChannel:
     """The Discord adapter. To be made inside a running event loop, and closed when no reply is shown any more.
@@ -42,15 +42,18 @@ class DiscordChannel:
     """
 
     name = NAME
+    pulse = PULSE
 
-    def __init__(self, settings: DiscordSettings, inbox: Inbox) -> None:
+    def __init__(self, settings: DiscordSettings, inbox: Inbox, places: Places, bounds: Bounds) -> None:
         self._settings = settings
         self._inbox = inbox
         self._client = make_client(settings)
         self._api = DiscordApi(self._client)
         self._receipts = receipts(self._api)
         self._intake = Intake(inbox, self._receipts, self._surface_of)
-        self._gateway = Gateway(self._connection)
+        look = History(self._api, serves=self._serves, hear=self._call_in).look
+        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
+        self._gateway = Gateway(self._connection, on_back=self._gaps.open)
         self._hearing: set[asyncio.Task[Any]] = set()
         self._stopping = asyncio.Event()
 
@@ -65,6 +68,7 @@ class DiscordChannel:
                 f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
                 "the log says why"
             ) from error
+        await self._gaps.start()
 
     async def stop(self) -> None:
         self._stopping.set()
@@ -76,6 +80,13 @@ class DiscordChannel:
                 await asyncio.wait(late, timeout=SETTLE_TIMEOUT)
         await self._gateway.stop()
         await self._intake.settle(SETTLE_TIMEOUT)
+        await self._gaps.stop()
+
+    def heard_at(self) -> float:
+        return self._gateway.heard_at
+
+    async def reconnect(self) -> None:
+        await self._gateway.reconnect()
 
     async def aclose(self) -> None:
         """Give back the connections; from now on nothing can be shown."""
@@ -90,7 +101,9 @@ class DiscordChannel:
         is_direct = inbound.place.startswith(f"{NAME}:dm:")
         return Heard.of(inbound.text, str(inbound.address["speaker"]), inbound.attachments, alone=is_direct)
 
-    async def _connection(self, on_connected: Callable[[], None]) -> tuple[Connection, str]:
+    async def _connection(
+        self, on_connected: Callable[[], None], on_sign: Callable[[], None]
+    ) -> tuple[Connection, str]:
         """A new client. What the app may hear is asked each time: it can be changed while the bot runs."""
         flags = (await self._client.application_info()).flags
         _shards, address, limit = await self._client.http.get_bot_gateway()
@@ -102,6 +115,7 @@ class DiscordChannel:
             on_heard=self._hear,
             on_pressed=self._take_press,
             on_connected=on_connected,
+            on_sign=on_sign,
         )
         try:
             await connection.login(self._settings.bot_token)
@@ -111,41 +125,29 @@ class DiscordChannel:
         return connection, address
 
     async def _hear(self, message: discord.Message) -> None:
-        """Take in a message. Discord says it once: so what the database does not take is kept again, for a while."""
-        me, guild = self._client.user, guild_of(message)
-        if self._stopping.is_set() or me is None or not self._serves(guild) or not is_spoken(message):
-            return
+        """Take in a message. Discord says it once: so what the database does not take is kept when it does."""
+        guild = guild_of(message)
+        if self._stopping.is_set() or not self._serves(guild) or not is_spoken(message):
+            return None
         with self._in_hearing():
             if guild is not None and isinstance(message.channel, discord.PartialMessageable):
                 try:
                     message.channel = await self._api.channel(message.channel.id)  # of which nobody has told discord.py
                 except SurfaceError as error:
-                    log.error("a message is lost, as it cannot be seen where it was said: %s", error)
-                    return
-            if (call := hear(message, me)) is not None:
-                await self._take(call)
-
-    async def _take(self, call: Call) -> None:
-        for pause in PAUSES:
+                    log.error("it cannot be seen where a message was said: %s", error)
+                    return self._gaps.open(sent_at(message.id))
+            if (call := self._call_in(message)) is None:
+                return None
             try:
-                return await self._intake.take(call)
+                await self._intake.take(call)
             except StoreError as error:
-                log.warning("a message cannot be kept (%s); trying again in %s s", error, pause)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
-        try:
-            await self._intake.take(call)
-        except StoreError as error:
-            log.error("a message is lost: %s", traced(error))
-            if call.is_called:
-                await self._apologize(call.inbound, error)
-        return None
+                log.warning("a message cannot be kept yet: %s", error)
+                self._gaps.missed(call)
 
-    async def _apologize(self, inbound: Inbound, error: StoreError) -> None:
-        try:
-            await self._surface_of(inbound).say(words.sorry(error.public))
-        except SurfaceError as fault:
-            log.error("nor can its author be told: %s", fault)
+    def _call_in(self, message: discord.Message) -> Call | None:
+        """The call in a message, if it is one."""
+        me = self._client.user
+        return hear(message, me) if me is not None and is_spoken(message) else None
 
     async def _take_reset_command(self, interaction: discord.Interaction) -> None:
         """Start over where the command was given."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -28,6 +29,9 @@ HELD = 60.0
 #: Seconds of silence after which a connection is given up as dead. Discord: it speaks every 41 seconds at least.
 SILENCE = 60.0
 
+#: Discord: a heartbeat is answered every 41 seconds.
+PULSE = 45.0
+
 #: Seconds that saying goodbye to Discord may take.
 CLOSE_TIMEOUT = 5.0
 
@@ -45,6 +49,7 @@ class Connection(discord.Client):
         on_heard: awaited with each message, the bot's own included.
         on_pressed: awaited with each press of a button, and with the button's id.
         on_connected: called with each new session. Discord may begin one anew at any time.
+        on_sign: called with each sign of life of a session.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class Connection(discord.Client):
         on_heard: Callable[[discord.Message], Awaitable[None]],
         on_pressed: Callable[[discord.Interaction, str], Awaitable[None]],
         on_connected: Callable[[], None],
+        on_sign: Callable[[], None],
     ) -> None:
         super().__init__(
             intents=intents,
@@ -65,10 +71,13 @@ class Connection(discord.Client):
             guild_ready_timeout=0.0,  # nothing here waits to be told of all servers
             heartbeat_timeout=SILENCE,
             max_ratelimit_timeout=LONG_WAIT,
+            enable_debug_events=True,  # `on_socket_raw_receive`
         )
         self._on_heard = on_heard
         self._on_pressed = on_pressed
         self._on_connected = on_connected
+        self._on_sign = on_sign
+        self._is_up = False
         self._tree = _Tree(self)
         for command in commands:
             self._tree.add_command(command)
@@ -84,13 +93,22 @@ class Connection(discord.Client):
 
     async def on_connect(self) -> None:
         log.info("the gateway has a session")
+        self._is_up = True
         self._on_connected()
 
     async def on_resumed(self) -> None:
         log.info("the gateway has resumed its session")
+        self._is_up = True
+        self._on_sign()
 
     async def on_disconnect(self) -> None:
         log.info("the gateway's connection is gone")
+        self._is_up = False
+
+    async def on_socket_raw_receive(self, _message: str) -> None:
+        """Anything at all, be it the answer to a heartbeat. What comes before the session stands tells of no event."""
+        if self._is_up:
+            self._on_sign()
 
     async def on_message(self, message: discord.Message) -> None:
         await self._on_heard(message)
@@ -113,18 +131,30 @@ class _Tree(app_commands.CommandTree[Connection]):
 class Gateway:
     """Keeps a connection: one that cannot be made is tried again, each time with a new client.
 
+    Attributes:
+        heard_at: the time of the last sign of life, in seconds since the epoch; 0 before the first.
+
     Args:
-        make: a new client, logged in, that is to call what it is given with each session; and the gateway's address.
+        make: a new client, logged in, with these for `on_connected` and `on_sign`; and the gateway's address.
+        on_back: called with each session but the first, with the time (seconds since the epoch) of the last sign of
+            life of the one before: Discord tells it nothing of what came in between.
     """
 
-    def __init__(self, make: Callable[[Callable[[], None]], Awaitable[tuple[Connection, str]]]) -> None:
+    def __init__(
+        self,
+        make: Callable[[Callable[[], None], Callable[[], None]], Awaitable[tuple[Connection, str]]],
+        *,
+        on_back: Callable[[float], None],
+    ) -> None:
+        self.heard_at = 0.0
         self._make = make
+        self._on_back = on_back
         self._ready = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Return when the connection stands. Cancelled, it takes down what it has begun."""
-        self._keeping = asyncio.create_task(self._keep(), name="discord gateway")
+        self._begin()
         try:
             await self._ready.wait()
         except asyncio.CancelledError:
@@ -137,21 +167,38 @@ class Gateway:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
 
+    async def reconnect(self) -> None:
+        """Give up the connection for dead, and begin to make a new one."""
+        await self.stop()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._keeping = asyncio.create_task(self._keep(), name="discord gateway")
+
+    def _connected(self) -> None:
+        lost_at, self.heard_at = self.heard_at, time.time()
+        self._ready.set()
+        if lost_at:
+            self._on_back(lost_at)
+
+    def _notice(self) -> None:
+        self.heard_at = time.time()
+
     async def _keep(self) -> None:
-        failures, time = 0, asyncio.get_running_loop().time
+        failures, now = 0, asyncio.get_running_loop().time
         while True:
-            began = time()
+            began = now()
             try:
                 await self._connect()
             except Exception as error:
                 log.warning("no connection to Discord's gateway: %s", traced(error))
-            failures = 0 if time() - began > HELD else failures + 1
+            failures = 0 if now() - began > HELD else failures + 1
             if failures:
                 await asyncio.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
 
     async def _connect(self) -> None:
         """Connect; returns or raises when the connection has come to its end."""
-        client, address = await self._make(self._ready.set)
+        client, address = await self._make(self._connected, self._notice)
         # discord.py would presume an address; Discord is to be asked. It keeps one for the whole process.
         DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(address)
         try:

@@ -72,6 +72,11 @@ def sent_at(snowflake: int) -> float:
     return snowflake / _SECOND + _EPOCH
 
 
+def snowflake(at: float) -> int:
+    """The id that is smaller than those of all messages of that time (seconds since the epoch) and later."""
+    return int((at - _EPOCH) * _SECOND)
+
+
 def _words(message: discord.Message, text: str) -> str:
     names = {("@", user.id): user.display_name for user in message.mentions}
     names |= {("@&", role.id): role.name for role in message.role_mentions}

@@ -40,6 +40,9 @@ class DiscordSurface(MessageSurface):
         self._name = uuid4().hex  # no other surface's: under its names Discord knows what has been deleted since
         self._posted = 0
 
+    def waits(self) -> None:
+        self._receipts.give(self._address)
+
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
 

@@ -15,19 +15,22 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels import words
 from channels.channel import Heard
-from channels.intake import Intake
+from channels.gaps import Bounds, Gaps
+from channels.intake import Call, Intake
 from channels.slack.api import SlackApi, is_passing, refusal
 from channels.slack.hearing import NAME, hear, place
+from channels.slack.history import History
 from channels.slack.people import People
 from channels.slack.reactions import receipts
-from channels.slack.socket import connect
+from channels.slack.socket import PING_INTERVAL, PROOF_INTERVAL, Socket
 from channels.slack.streams import Streaming, Streams, StreamSurface
 from channels.slack.surface import SlackSurface
 from channels.slack.text import plain, to_words, users_named
 from channels.slack.tiers import TIER_4
-from core.errors import SettingsError, SurfaceError
+from core.errors import SettingsError, StoreError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Inbox
+from core.places import Places
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -81,8 +84,9 @@ class SlackChannel:
     """The Slack adapter. To be made inside a running event loop."""
 
     name = NAME
+    pulse = max(PING_INTERVAL, PROOF_INTERVAL)
 
-    def __init__(self, settings: SlackSettings, inbox: Inbox) -> None:
+    def __init__(self, settings: SlackSettings, inbox: Inbox, places: Places, bounds: Bounds) -> None:
         self._inbox = inbox
         self._app_token = settings.app_token
         self._client = client(settings)
@@ -98,22 +102,32 @@ class SlackChannel:
             attaching_conversation_kwargs_enabled=False,
         )
         self._app.command(RESET_COMMAND)(self._take_reset_command)
-        self._socket = connect(self._app, settings.app_token)
+        look = History(self._api).look
+        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
+        self._socket = Socket(self._app, settings.app_token, on_back=self._gaps.open)
 
     async def start(self) -> None:
         await verify(self._client, self._app_token)
         try:
-            await asyncio.wait_for(self._socket.connect_async(), CONNECT_TIMEOUT)
+            await asyncio.wait_for(self._socket.open(), CONNECT_TIMEOUT)
         except TimeoutError as error:
-            await self._socket.close_async()
+            await self._socket.close()
             raise SettingsError(
                 f"SLACK_API_URL: no socket could be opened within {CONNECT_TIMEOUT:g} s; "
                 "can this machine reach wss:// addresses?"
             ) from error
+        await self._gaps.start()
 
     async def stop(self) -> None:
-        await self._socket.close_async()
+        await self._socket.close()
         await self._intake.settle(SETTLE_TIMEOUT)
+        await self._gaps.stop()
+
+    def heard_at(self) -> float:
+        return self._socket.heard_at
+
+    async def reconnect(self) -> None:
+        await self._socket.reopen()
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
         if self._streams is None:
@@ -145,11 +159,21 @@ class SlackChannel:
             return BoltResponse(status=200)
         try:
             if body.get("type") == "event_callback" and (call := hear(body)):
-                await self._intake.take(call)
+                await self._take(call)
         except Exception as error:
             log.error("an event could not be taken: %s", traced(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
+
+    async def _take(self, call: Call) -> None:
+        """Take in a message. What the database does not take is kept as soon as it does: Slack, which delivers it again
+        as well, may do so later, and does so three times at the most.
+        """
+        try:
+            await self._intake.take(call)
+        except StoreError:
+            self._gaps.missed(call)
+            raise
 
     async def _take_press(self, body: Mapping[str, Any], button: str) -> None:
         """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""

@@ -70,6 +70,9 @@ class SlackSurface(MessageSurface):
         self._is_in_doubt = False  # whether a post may have taken effect twice
         self._streamed: dict[str, int] = {}  # the positions of messages that bear no mark, since they were streamed
 
+    def waits(self) -> None:
+        self._receipts.give(self._address)
+
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
 

@@ -81,6 +81,11 @@ class Database:
             async with self._writing, self.engine.begin() as connection:
                 yield connection
 
+    async def ping(self) -> None:
+        """Raises StoreError, if the database does not answer."""
+        async with self.read() as connection:
+            await connection.execute(sa.text("SELECT 1"))
+
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         """The rows of one statement, a transaction of its own: one round trip, by the driver itself.
 

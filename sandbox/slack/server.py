@@ -287,6 +287,14 @@ class SlackSandbox:
         """Cut every connection without a word."""
         self._sockets.drop()
 
+    async def freeze_sockets(self) -> None:
+        """Let every connection go dead: it stays open, and nothing comes, not even pongs; events get lost in it."""
+        self._sockets.freeze()
+
+    async def give_up(self) -> None:
+        """Deliver nothing of what was told and is not acknowledged: its retries, of six minutes, are over."""
+        self._sockets.give_up()
+
     async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
         """Ask every client to connect anew, and close its socket some seconds later."""
         await self._sockets.refresh(reason)

@@ -9,7 +9,7 @@ import asyncio
 import json
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -56,12 +56,15 @@ class Delivery:
 
 @dataclass(eq=False, slots=True)
 class Socket:
-    """`retiring`: the client was told to leave; it gets no more envelopes."""
+    """`retiring`: the client was told to leave; it gets no more envelopes. `frozen`: nothing comes through any more,
+    which nobody has noticed.
+    """
 
     ws: web.WebSocketResponse
     request: web.Request
     outstanding: dict[str, Delivery] = field(default_factory=dict)
     retiring: bool = False
+    frozen: bool = False
 
 
 class SocketMode:
@@ -92,7 +95,7 @@ class SocketMode:
 
     @property
     def connected(self) -> int:
-        return sum(not socket.retiring for socket in self._sockets)
+        return sum(not (socket.retiring or socket.frozen) for socket in self._sockets)
 
     def ticket(self) -> str:
         """A ticket for one handshake, good for half a minute."""
@@ -158,6 +161,8 @@ class SocketMode:
         self._journal.tick()
         if delivery.type == "events_api":
             self._watch(socket, delivery)
+        if socket.frozen:
+            return
         try:
             await socket.ws.send_json(frame)
         except ConnectionError:
@@ -196,6 +201,7 @@ class SocketMode:
             return web.Response(status=500)
         ws = web.WebSocketResponse(heartbeat=HEARTBEAT, timeout=CLOSE_TIMEOUT)
         await ws.prepare(request)
+        self._cut([socket for socket in self._sockets if socket.frozen])
         if len(self._sockets) >= MOST_SOCKETS:
             await ws.send_json({"type": "disconnect", "reason": "too_many_websockets", "debug_info": {}})
             await ws.close()
@@ -263,10 +269,32 @@ class SocketMode:
 
     def drop(self) -> None:
         """Cut every connection, without a word."""
-        for socket in list(self._sockets):
+        self._cut(list(self._sockets))
+
+    def _cut(self, sockets: Iterable[Socket]) -> None:
+        for socket in sockets:
             if socket.request.transport is not None:
                 socket.request.transport.abort()
             self._forget(socket)
+
+    def freeze(self) -> None:
+        """Let every connection go dead: open, but nothing is heard on it any more, and nothing said. That is noticed
+        here when the next one is made.
+        """
+        for socket in self._sockets:
+            socket.frozen = True
+            if socket.request.transport is not None:
+                socket.request.transport.pause_reading()
+        self._journal.tick()
+
+    def give_up(self) -> None:
+        """Deliver nothing of what has not been acknowledged yet: it has been tried often enough."""
+        for socket in self._sockets:
+            socket.outstanding.clear()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._waiting.clear()
 
     async def refresh(self, reason: str) -> None:
         """Tell every client to connect anew, and close its socket a little later."""

@@ -8,6 +8,7 @@ import pytest
 
 from channels import words
 from sandbox.models import Asked, Call, Pause, Say, ScriptedAnthropic, ScriptedGemini, Turn
+from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Start
 from tests.acceptance.platforms import Platform, Talk
 from tests.acceptance.test_conversation import memory
@@ -17,7 +18,9 @@ def talks(bot: Bot) -> dict[Platform, Talk]:
     return {platform: platform.talk() for platform in bot.platforms}
 
 
-async def test_what_is_remembered_and_what_is_forgotten_outlives_the_process(start: Start) -> None:
+async def test_what_is_remembered_forgotten_and_said_meanwhile_outlives_the_process(
+    start: Start, slack: SlackSandbox
+) -> None:
     bot = await start()
     bot.answer = memory
     kept, forgotten = talks(bot), talks(bot)
@@ -27,12 +30,18 @@ async def test_what_is_remembered_and_what_is_forgotten_outlives_the_process(sta
         await bot.ask(platform, forgotten[platform], "remember blue", "Noted.")
         await bot.ask(platform, forgotten[platform], "reset", words.RESET_DONE)
 
+    async def meanwhile(platform: Platform) -> None:
+        await kept[platform].say("remember green")
+
     async def after(platform: Platform) -> None:
-        await bot.ask(platform, kept[platform], "what do you know", "I know: red")
+        await platform.wait_for(lambda: [reply.text for reply in kept[platform].replies()] == ["Noted.", "Noted."])
+        await bot.ask(platform, kept[platform], "what do you know", "I know: red, green")
         await bot.ask(platform, forgotten[platform], "what do you know", "I know: nothing")
 
     await bot.everywhere(before)
     assert await bot.program.end(signal.SIGTERM) == 0
+    await bot.everywhere(meanwhile)
+    await slack.give_up()
     await bot.start()
     await bot.everywhere(after)
 

@@ -47,6 +47,7 @@ def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
         ({"DATABASE_URL": "postgresql://u:hidden@h:port/db"}, ["DATABASE_URL: it is not a URL"]),
         ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
         ({"AGENT_NAME": "two words", "TURN_SECONDS": "soon"}, ["AGENT_NAME:", "TURN_SECONDS:"]),
+        ({"CATCH_UP_HOURS": "48", "TURNS_KEPT_DAYS": "2"}, ["CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS"]),
         ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno's disk does not outlive a restart", "heroku addons:create"]),
     ],
 )

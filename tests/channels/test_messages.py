@@ -40,6 +40,8 @@ class Board(MessageSurface):
     def _edits(self) -> Budget:
         return self.edits
 
+    def waits(self) -> None: ...
+
     async def begun(self) -> None: ...
 
     def _may(self, priority: Priority) -> bool:

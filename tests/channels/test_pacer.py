@@ -217,6 +217,25 @@ def test_who_waits_goes_by_importance_and_then_by_arrival() -> None:
     assert run(main) == ["first final", "second final", "error", "progress", "tick"]
 
 
+def test_a_look_goes_behind_all_others_and_leaves_a_call_for_the_final_of_each_live_reply() -> None:
+    async def main() -> list[str]:
+        budget, order = Budget(Window(3, 10)), list[str]()
+
+        async def call(priority: Priority) -> None:
+            await budget.admit(priority)
+            order.append(priority.name)
+
+        with budget.live():
+            looks = [asyncio.create_task(call(Priority.LOOK)) for _ in range(4)]
+            await asyncio.sleep(1)
+            await call(Priority.FINAL)
+            others = [asyncio.create_task(call(priority)) for priority in (Priority.TICK, Priority.PROGRESS)]
+            await asyncio.gather(*others, *looks)
+        return order
+
+    assert run(main) == ["LOOK", "LOOK", "FINAL", "PROGRESS", "TICK", "LOOK", "LOOK"]
+
+
 def test_who_gives_up_waiting_lets_the_others_go_on_and_takes_no_place() -> None:
     async def main() -> None:
         budget, begun = Budget(Window(1, 1)), now()

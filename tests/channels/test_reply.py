@@ -88,6 +88,9 @@ class Board:
     async def say(self, text: str) -> None:
         raise AssertionError(f"a reply says nothing beside itself: {text}")
 
+    def waits(self) -> None:
+        self.log.append("waits")
+
     async def begun(self) -> None:
         self.log.append("begun")
 
@@ -182,6 +185,18 @@ async def test_where_calls_are_scarce_a_message_is_shown_when_it_is_whole_and_ch
         assert all(not plan.grows and plan.priority is not Priority.TICK for plan in board.plans)
         await reply.close(text)
     assert "\n\n".join(board.shown) == text
+
+
+async def test_where_calls_are_scarce_the_message_bears_a_sign_until_there_is_something_to_show(board: Board) -> None:
+    board.has_no_room = True
+    async with Reply(board, keep=board.keep) as reply:
+        await asyncio.sleep(0.01)
+        reply.feed("so far, ")
+        await asyncio.sleep(0.01)
+        assert set(board.log) == {"waits"}
+        await reply.close("so good")
+    assert list(board.messages.values()) == ["so good"]
+    assert board.log.index("begun") > max(at for at, line in enumerate(board.log) if line == "waits")
 
 
 async def test_a_reply_that_found_no_room_grows_as_soon_as_there_is_some(board: Board) -> None:

@@ -1,7 +1,7 @@
 """What stands behind an adapter: the real core with a scripted model, wired as the program wires it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +11,14 @@ import sqlalchemy as sa
 
 from channels.answer import Answerer
 from channels.channel import Channel
+from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app
 from core.errors import StoreError
 from core.inbox import Inbox
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
+from core.places import Places
 from core.runtime import AgentRuntime
 from core.sessions.service import SessionService
 from core.store.database import Database
@@ -28,6 +30,9 @@ from core.turns import Turns
 from core.worker import Worker
 from sandbox.models import ScriptedOpenAI
 
+#: As far as the program looks back by default.
+BOUNDS = Bounds()
+
 
 @dataclass
 class Core:
@@ -37,6 +42,7 @@ class Core:
     database: Database
     turns: Turns
     inbox: Inbox
+    places: Places
     answerer: Answerer
     worker: Worker
     channels: dict[str, Channel] = field(default_factory=dict)
@@ -60,7 +66,7 @@ async def core_of(tmp_path: Path, *script: Any, time_limit: float, most_messages
         answerer = Answerer(runtime, turns, channels, time_limit=time_limit, most_messages=most_messages)
         worker = Worker(turns, answerer.answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
-        yield Core(model, database, turns, inbox, answerer, worker, channels)
+        yield Core(model, database, turns, inbox, Places(database), answerer, worker, channels)
 
 
 async def successor(database: Database) -> Turns:
@@ -78,6 +84,7 @@ class Wired:
         self.database = core.database
         self.turns = core.turns
         self.inbox = core.inbox
+        self.places = core.places
         self.answerer = core.answerer
         self.worker = core.worker
 
@@ -92,6 +99,16 @@ class Wired:
             while True:
                 rows = await self.turn_rows()
                 if sum(row.finished_at is not None for row in rows) >= count:
+                    return rows
+                await asyncio.sleep(0.01)
+
+    async def at_rest(self, count: int) -> list[Any]:
+        """The messages that were accepted, once there are so many and each of them has come to its end."""
+        async with asyncio.timeout(10):
+            while True:
+                over = {row.id for row in await self.turn_rows() if row.finished_at is not None}
+                rows = await self.inbox_rows()
+                if len(rows) >= count and all(row.outcome is not None or row.turn in over for row in rows):
                     return rows
                 await asyncio.sleep(0.01)
 
@@ -116,6 +133,13 @@ class Wired:
     async def inbox_rows(self) -> list[Any]:
         async with self.database.read() as connection:
             return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
+
+
+async def until(predicate: Callable[[], Any], *, seconds: float = 10) -> None:
+    """Return as soon as it holds: for what the sandbox does not see."""
+    async with asyncio.timeout(seconds):
+        while not predicate():  # noqa: ASYNC110 (it holds without a word)
+            await asyncio.sleep(0.005)
 
 
 async def _torn(*_: Any, **__: Any) -> bool:

@@ -16,11 +16,14 @@ from channels.discord.api import DiscordApi
 from channels.discord.channel import DiscordChannel
 from channels.discord.gateway import Connection
 from channels.discord.login import DiscordSettings, log_in, make_client
+from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
-from tests.channels.wiring import Core, Wired, core_of
+from tests.channels.wiring import BOUNDS, Core, Wired, core_of, until
 from tests.sandbox.discord.shapes import SHAPES, faults_of_request
+
+__all__ = ["until"]
 
 POST = "POST /channels/{channel}/messages"
 PATCH = "PATCH /channels/{channel}/messages/{message}"
@@ -91,13 +94,6 @@ def client(api: DiscordApi) -> discord.Client:
     return api._client
 
 
-async def until(predicate: Callable[[], Any], *, seconds: float = 10) -> None:
-    """Return as soon as it holds: for what the sandbox does not see."""
-    async with asyncio.timeout(seconds):
-        while not predicate():  # noqa: ASYNC110 (it holds without a word)
-            await asyncio.sleep(0.005)
-
-
 class Bot(Wired):
     """Everything between Discord and the model."""
 
@@ -159,12 +155,14 @@ async def running(
     connect: bool = True,
     grace: float = 5,
     guilds: frozenset[int] = frozenset(),
+    bounds: Bounds = BOUNDS,
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(
             core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages)
         )
-        channel = core.channels[DiscordChannel.name] = DiscordChannel(settings_of(server, guilds=guilds), core.inbox)
+        settings = settings_of(server, guilds=guilds)
+        channel = core.channels[DiscordChannel.name] = DiscordChannel(settings, core.inbox, core.places, bounds)
         stack.push_async_callback(channel.aclose)
         bot = Bot(server, channel, core)
         work = asyncio.create_task(bot.worker.run())

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from channels import words
-from channels.discord import channel as channel_module
+from channels import gaps, words
 from channels.discord import gateway as gateway_module
 from channels.discord.channel import DiscordChannel
 from core.errors import StoreError
@@ -20,11 +19,11 @@ from tests.channels.discord.conftest import (
     POST,
     discord_of,
     echo,
-    nothing_was_heard,
     running,
     settings_of,
     until,
 )
+from tests.channels.wiring import BOUNDS
 
 REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 
@@ -50,7 +49,7 @@ async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_
 
 async def test_what_two_connections_hear_is_answered_once(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        other = DiscordChannel(settings_of(server), bot.inbox)
+        other = DiscordChannel(settings_of(server), bot.inbox, bot.places, BOUNDS)
         await other.start()
         try:
             assert len(server.sessions) == 2
@@ -115,56 +114,35 @@ def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
             raise StoreError("out of reach")
         return await accept(self, inbound)
 
-    monkeypatch.setattr(channel_module, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(gaps, "PAUSES", (0.01,))
     monkeypatch.setattr(Inbox, "accept", failing)
 
 
-async def test_what_the_database_does_not_take_is_kept_again(
+async def test_what_the_database_does_not_take_is_answered_once_when_it_does(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing_inbox(monkeypatch, 2)
+    failing_inbox(monkeypatch, 20)
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "hello"), "heard: Ada Lovelace: hello")
-        assert len(await bot.settled(1)) == 1
+        first, second = await bot.ask("ada", "general", "hello"), await bot.ask("ada", "random", "hi")
+        await bot.says(first, "heard: Ada Lovelace: hello")
+        await bot.says(second, "heard: Ada Lovelace: hi")
+        assert len(await bot.settled(2)) == 2
 
 
-async def test_who_calls_in_vain_is_told(
+async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answers(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failing_inbox(monkeypatch, 3)
     async with running(server, tmp_path, echo) as bot:
-        await bot.says(await bot.ask("ada", "general", "hello"), words.sorry(StoreError.public))
-        assert "a message is lost: StoreError: out of reach" in caplog.text
-        await bot.says(await bot.ask("ada", "general", "hello again"), "heard: Ada Lovelace: hello again")
-
-
-async def test_talk_among_others_is_not_answered_with_an_apology(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def failing(self: Inbox, session_id: str) -> bool:
-        raise StoreError("out of reach")
-
-    monkeypatch.setattr(channel_module, "PAUSES", (0.01,))
-    monkeypatch.setattr(Inbox, "is_session", failing)
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        with pytest.MonkeyPatch.context() as patch:
+            failing_inbox(patch, 1_000_000)
+            question = await bot.ask("ada", "general", "two")
+            await until(lambda: "a message cannot be kept yet" in caplog.text)
+            async with asyncio.timeout(5):
+                await bot.channel.stop()
+    assert bot.texts(question) == []
     async with running(server, tmp_path, echo) as bot:
-        thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
-        await server.say("ada", thread, "among us")
-        await until(lambda: "a message is lost" in caplog.text)
-        assert await nothing_was_heard(bot)
-        assert bot.own(thread) == []
-
-
-async def test_a_stop_cuts_the_waiting_for_the_database_short(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    failing_inbox(monkeypatch, 3)
-    monkeypatch.setattr(channel_module, "PAUSES", (60.0, 60.0))
-    async with running(server, tmp_path, echo) as bot:
-        question = await bot.ask("ada", "general", "hello")
-        await until(lambda: "a message cannot be kept" in caplog.text)
-        async with asyncio.timeout(5):
-            await bot.channel.stop()
-        assert bot.texts(question) == [words.sorry(StoreError.public)]
+        await bot.says(question, "heard: Ada Lovelace: two")
 
 
 # The end

@@ -129,7 +129,7 @@ async def test_a_thread_that_cannot_be_looked_up_is_told_in_the_log(
         await server.archive(post)
         server.faults.fail(GET_CHANNEL, status=403, code=50001)
         await bot.ask("ada", post, "two")
-        await until(lambda: "a message is lost, as it cannot be seen where it was said" in caplog.text)
+        await until(lambda: "it cannot be seen where a message was said" in caplog.text)
         assert await nothing_was_heard(bot)
 
 

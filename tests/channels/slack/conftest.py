@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES
 from channels.slack import socket
 from channels.slack.channel import SlackChannel, SlackSettings, client
 from channels.slack.streams import Streaming
 from sandbox.slack import Message, SlackSandbox
-from tests.channels.wiring import Core, Wired, core_of
+from tests.channels.wiring import BOUNDS, Core, Wired, core_of
 
 
 @pytest.fixture
@@ -80,9 +81,11 @@ async def running(
     most_messages: int = MOST_MESSAGES,
     connect: bool = True,
     streaming: Streaming = "edit",
+    bounds: Bounds = BOUNDS,
 ) -> AsyncIterator[Bot]:
     async with core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages) as core:
-        channel = core.channels[SlackChannel.name] = SlackChannel(settings_of(slack, streaming), core.inbox)
+        settings = settings_of(slack, streaming)
+        channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.inbox, core.places, bounds)
         bot = Bot(slack, channel, core)
         work = asyncio.create_task(bot.worker.run())
         if connect:

@@ -166,6 +166,30 @@ async def test_what_a_dead_socket_had_not_acknowledged_goes_to_the_next_one(
     assert [envelope.attempt for envelope in slack.envelopes] == [0, 1]
 
 
+async def test_a_line_that_goes_dead_says_nothing_and_what_goes_into_it_comes_out_of_the_next_one(
+    slack: SlackSandbox, connect: Connect
+) -> None:
+    app, heard = listening(slack)
+    await connect(slack, app)
+    await slack.freeze_sockets()
+    assert slack.connected == 0
+    said = await slack.say("ada", "general", "hello?")
+    await slack.wait_for(lambda: slack.envelopes)
+    await slack.wait_connected()
+    (body,) = await heard.all(1)
+    assert body["event"]["ts"] == said.ts
+    assert [envelope.attempt for envelope in slack.envelopes] == [0, 1]
+
+
+async def test_what_slack_has_given_up_comes_no_more(slack: SlackSandbox, connect: Connect) -> None:
+    app, heard = listening(slack)
+    await slack.say("ada", "general", "one")
+    await slack.give_up()
+    await connect(slack, app)
+    await slack.say("ada", "general", "two")
+    assert [body["event"]["text"] for body in await heard.all(1)] == ["two"]
+
+
 async def test_a_client_follows_the_request_to_connect_anew(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = listening(slack)
     await connect(slack, app)

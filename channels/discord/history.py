@@ -1,0 +1,115 @@
+"""What was said in Discord while nobody listened.
+
+Discord: a channel's history has nothing of its threads; a server tells which of those are active, and of each channel
+and thread the id of its latest message.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import discord
+
+from channels.calls import RefusedError
+from channels.discord.api import DiscordApi
+from channels.discord.hearing import snowflake
+from channels.intake import Call
+from core.places import Place
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Discord: the most messages that one call tells; and the most calls for one channel or thread.
+PAGE = 100
+MOST_PAGES = 5
+
+#: Discord's codes for a place or a server that is gone, or that the bot may not see or read any more.
+_NOT_TO_BE_SEEN = {"10003", "10004", "50001", "50013"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    guild: discord.Guild
+    threads: Sequence[discord.Thread]
+
+
+class History:
+    """Reads what Discord has kept.
+
+    Args:
+        serves: whether the bot answers in the server of that id.
+        hear: the call in a message, if it is one.
+    """
+
+    def __init__(
+        self,
+        api: DiscordApi,
+        *,
+        serves: Callable[[int | None], bool],
+        hear: Callable[[discord.Message], Call | None],
+    ) -> None:
+        self._api = api
+        self._serves = serves
+        self._hear = hear
+
+    async def look(self, places: Sequence[Place], since: float) -> AsyncGenerator[list[Call]]:
+        """What was said in each of the places since then (seconds since the epoch); what may not be seen is left.
+
+        Raises:
+            SurfaceError: Discord is out of reach, or does not take the token.
+        """
+        after, servers = snowflake(since), dict[int, _Server | None]()
+        for place in places:
+            _, where, channel = place.id.split(":")
+            if where == "dm":
+                rooms = [self._api.direct(int(channel))]
+            elif not self._serves(int(where)) or (server := await self._server(int(where), servers)) is None:
+                continue
+            else:
+                rooms = await self._rooms(server, int(channel), place)
+            messages = [message for room in rooms for message in await self._said(room, after)]
+            yield [call for message in messages if (call := self._hear(message)) is not None]
+
+    async def _server(self, guild_id: int, known: dict[int, _Server | None]) -> _Server | None:
+        """The server, unless the bot is not in it any more."""
+        if guild_id not in known:
+            guild = await _unless_hidden(self._api.guild(guild_id))
+            known[guild_id] = None if guild is None else _Server(guild, await self._api.threads(guild))
+        return known[guild_id]
+
+    async def _rooms(self, server: _Server, channel_id: int, place: Place) -> list[Any]:
+        """The channel, as far as one can speak there, its active threads, and those that the bot follows."""
+        threads = [thread for thread in server.threads if thread.parent_id == channel_id]
+        followed = {int(session.rpartition(":")[2]) for session in place.sessions}
+        asleep = followed - {channel_id, *(thread.id for thread in threads)}
+        rooms = [
+            await _unless_hidden(self._api.channel(room_id, server.guild)) for room_id in [channel_id, *sorted(asleep)]
+        ]
+        return [*(room for room in rooms if isinstance(room, discord.abc.Messageable)), *threads]
+
+    async def _said(self, room: Any, after: int) -> list[discord.Message]:
+        """What was said in a channel or thread after the message of that id, oldest first."""
+        latest: int | None = getattr(room, "last_message_id", None)
+        if latest is not None and latest <= after:
+            return []
+        said, before = list[discord.Message](), None
+        for _ in range(MOST_PAGES):
+            page = await _unless_hidden(self._api.said(room, after=after, before=before, limit=PAGE)) or []
+            said += page
+            if len(page) < PAGE:
+                break
+            before = page[-1].id
+        return said[::-1]
+
+
+async def _unless_hidden(call: Awaitable[T]) -> T | None:
+    """The answer, or nothing if it is that this is not for the bot to see."""
+    try:
+        return await call
+    except RefusedError as refusal:
+        if refusal.code not in _NOT_TO_BE_SEEN:
+            raise
+        log.info("a place cannot be looked into: %s", refusal)
+        return None

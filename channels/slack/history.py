@@ -1,0 +1,126 @@
+"""What was said in Slack while nobody listened.
+
+Slack: `conversations.history` has what was said in a channel or in direct messages, newest first, and of each thread
+the time of the latest reply; `conversations.replies` has a thread, oldest first, its first message always before all.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from channels.calls import RefusedError
+from channels.channel import Priority
+from channels.intake import Call
+from channels.pacer import Budget, Window
+from channels.slack.api import Answer, SlackApi
+from channels.slack.hearing import hear
+from channels.slack.tiers import TIER_3
+from core.places import Place
+
+log = logging.getLogger(__name__)
+
+#: Seconds before the gap in which a thread may have begun in which somebody has called the bot for the first time.
+THREADS = 86_400.0
+
+#: How many messages one call asks for, and the most calls for one channel or thread.
+PAGE = 200
+MOST_PAGES = 5
+
+#: Slack: "hundreds of calls a minute".
+_PROOFS = Window(calls=100, seconds=60.5)
+
+#: Slack: the refusals that speak of the app, and not of a place.
+_OF_THE_APP = {"account_inactive", "invalid_auth", "not_authed", "token_expired", "token_revoked"}
+
+
+class History:
+    """Reads what a workspace has kept."""
+
+    def __init__(self, api: SlackApi) -> None:
+        self._api = api
+        self._lacks = set[str]()
+
+    async def look(self, places: Sequence[Place], since: float) -> AsyncGenerator[list[Call]]:
+        """What was said in each of the places since then (seconds since the epoch); what cannot be looked into is left.
+
+        Raises:
+            SurfaceError: Slack is out of reach, or does not take the token.
+        """
+        who = await self._read("auth.test", {}, self._api.budget("auth.test", _PROOFS))
+        for place in places:
+            _, team, channel = place.id.split(":")
+            try:
+                messages = await self._said(team, channel, [id_.rpartition(":")[2] for id_ in place.sessions], since)
+            except RefusedError as refusal:
+                self._skip(place, refusal)
+                continue
+            about = {"team_id": team, "authorizations": [{"team_id": team, "user_id": who["user_id"]}]}
+            calls = (hear({**about, "event": _event(channel, message)}) for message in messages)
+            yield [call for call in calls if call is not None]
+
+    async def _said(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
+        """What was said in a channel, and in those of its threads that have news.
+
+        Args:
+            sessions: the first messages of threads that the bot follows, however old they are.
+        """
+        about = {"channel": channel, "oldest": _ts(since - THREADS)}
+        opening = await self._pages("conversations.history", team, about)
+        said = {message["ts"]: message for message in opening}
+        threads = [ts for ts, message in said.items() if float(message.get("latest_reply") or 0) >= since]
+        for root in [*threads, *(root for root in sessions if root not in said)]:
+            about = {"channel": channel, "ts": root, "oldest": _ts(since)}
+            try:
+                replies = await self._pages("conversations.replies", team, about)
+            except RefusedError as refusal:
+                if refusal.code != "thread_not_found":
+                    raise
+                continue
+            said |= {message["ts"]: message for message in replies}
+        return [message for ts, message in said.items() if float(ts) >= since]
+
+    async def _pages(self, method: str, team: str, about: Mapping[str, Any]) -> list[Answer]:
+        budget = self._api.budget((method, team), TIER_3)
+        messages, cursor = list[Answer](), ""
+        for _ in range(MOST_PAGES):
+            page = await self._read(method, {**about, "limit": PAGE, **({"cursor": cursor} if cursor else {})}, budget)
+            messages += page.get("messages", ())
+            cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
+            if not cursor:
+                break
+        return messages
+
+    async def _read(self, method: str, about: Mapping[str, Any], budget: Budget) -> Answer:
+        answer = await self._api.call(method, about, budget, priority=Priority.LOOK, reads=True)
+        assert answer is not None, "only a tick may be dropped"
+        return answer
+
+    def _skip(self, place: Place, refusal: RefusedError) -> None:
+        """Pass over a place that may not be looked into.
+
+        Raises:
+            RefusedError: it is not the place that it is about.
+        """
+        if refusal.code in _OF_THE_APP:
+            raise refusal
+        if refusal.code != "missing_scope":
+            log.info("%s cannot be looked into: %s", place.id, refusal)
+        elif str(refusal) not in self._lacks:
+            self._lacks.add(str(refusal))
+            log.warning("what was said while I could not hear it cannot be looked for: %s; add it", refusal)
+
+
+def _event(channel: str, message: Answer) -> dict[str, Any]:
+    """A message as the event would have told it.
+
+    What was edited since reads as it does now. Of the first message of a thread, an event tells no thread: nobody had
+    replied then.
+    """
+    event = {name: value for name, value in message.items() if name != "edited"}
+    if event.get("thread_ts") == event["ts"]:
+        del event["thread_ts"]
+    return {**event, "type": "message", "channel": channel}
+
+
+def _ts(at: float) -> str:
+    return f"{at:.6f}"

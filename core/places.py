@@ -1,0 +1,107 @@
+"""Places: where the bot has been spoken to, and until when all that was said there has been heard."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from core.store.database import Database
+from core.store.schema import channels, inbox, sessions
+from core.store.upsert import insert_or_update
+
+#: How many event keys one statement asks for.
+_KEYS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the bot speaks: a channel with its threads, or direct messages.
+
+    Attributes:
+        id: ADK's `user_id`.
+        begun_at: since when (seconds since the epoch) the bot speaks there.
+        sessions: the conversations there that are still alive, the one that was spoken in last first.
+    """
+
+    id: str
+    begun_at: float
+    sessions: tuple[str, ...] = ()
+
+
+class Places:
+    """What the tables tell of them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def heard_at(self, channel: str) -> float | None:
+        """Until when (seconds since the epoch) all that was said has been heard; nothing for a channel that is new.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        query = sa.select(channels.c.heard_at).where(channels.c.name == channel)
+        async with self._database.read() as connection:
+            return (await connection.execute(query)).scalar_one_or_none()
+
+    async def keep_heard_at(self, channel: str, at: float) -> None:
+        """Keep until when all has been heard.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        async with self._database.write() as connection:
+            await insert_or_update(connection, channels, {"name": channel, "heard_at": at})
+
+    async def served(self, channel: str, *, since: float, limit: int) -> list[Place]:
+        """The places of a channel, the one that was spoken in last first.
+
+        Args:
+            since: a conversation in which nobody has spoken since then (seconds since the epoch) is not alive.
+            limit: the most places, and the most conversations of all of them.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        here = sessions.c.id.startswith(f"{channel}:", autoescape=True)
+        places = (
+            sa.select(sessions.c.user_id, sa.func.min(sessions.c.created_at).label("begun_at"))
+            .where(here)
+            .group_by(sessions.c.user_id)
+            .order_by(sa.func.max(sessions.c.updated_at).desc())
+        )
+        alive = sa.select(sessions.c.id, sessions.c.user_id).where(here, sessions.c.updated_at >= since)
+        ids: dict[str, list[str]] = {}
+        async with self._database.read() as connection:
+            found = (await connection.execute(places.limit(limit))).all()
+            for row in await connection.execute(alive.order_by(sessions.c.updated_at.desc()).limit(limit)):
+                ids.setdefault(row.user_id, []).append(row.id)
+        return [Place(row.user_id, row.begun_at, tuple(ids.get(row.user_id, ()))) for row in found]
+
+    async def known(self, event_keys: Iterable[str]) -> set[str]:
+        """Those of the keys under which a message has been accepted.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        keys, known = list(event_keys), set[str]()
+        async with self._database.read() as connection:
+            for start in range(0, len(keys), _KEYS):
+                some = keys[start : start + _KEYS]
+                query = sa.select(inbox.c.event_key).where(inbox.c.event_key.in_(some))
+                known.update((await connection.execute(query)).scalars())
+        return known
+
+    async def started_over_at(self, session_ids: Iterable[str]) -> dict[str, float]:
+        """When (seconds since the epoch) each of the conversations was last started over, if it was.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        query = (
+            sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at"))
+            .where(inbox.c.session.in_(list(session_ids)), inbox.c.outcome == "reset")
+            .group_by(inbox.c.session)
+        )
+        async with self._database.read() as connection:
+            return {row.session: row.at for row in await connection.execute(query)}

@@ -1,0 +1,154 @@
+"""Whether the bot says so when it hears nothing, and does something about it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from bot import app, health
+from bot.health import Health
+from bot.settings import Settings
+from channels.channel import Channel
+from channels.discord import gateway
+from channels.discord.channel import DiscordChannel
+from channels.slack import socket
+from channels.slack.channel import SlackChannel
+from core.errors import DeafError, StoreError
+from core.store.database import Database
+from sandbox.slack import SlackSandbox
+from tests.channels.discord import conftest as discord
+from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
+from tests.channels.slack import conftest as slack
+from tests.channels.wiring import until
+
+__all__ = ["nothing_stays_and_nobody_waits"]
+
+CONNECTING = "apps.connections.open"
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(health, "DATABASE_SECONDS", 0.2)
+    monkeypatch.setattr(socket, "PING_INTERVAL", 0.1)
+    monkeypatch.setattr(socket, "PROOF_INTERVAL", 0.1)
+    monkeypatch.setattr(socket, "CLOSE_TIMEOUT", 0.1)
+    monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)
+    monkeypatch.setattr(SlackChannel, "pulse", 0.2)
+    monkeypatch.setattr(DiscordChannel, "pulse", 0.5)
+
+
+@asynccontextmanager
+async def watched(database: Database, *channels: Channel, limit: float = 60) -> AsyncIterator[Health]:
+    """The health of channels that are connected; what is wrong with it is raised in the end."""
+    found = Health(channels, database, patience=0.3, limit=limit)
+    assert not found.is_ready
+    watching = asyncio.create_task(found.watch())
+    await until(lambda: found.is_ready)
+    try:
+        yield found
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+    if not watching.cancelled():
+        watching.result()
+
+
+async def test_a_channel_that_cannot_be_connected_is_not_ready_until_it_is(tmp_path: Path) -> None:
+    async with (
+        SlackSandbox(rate_limits=False) as sandbox,
+        slack.running(sandbox, tmp_path, discord.echo) as bot,
+        watched(bot.database, bot.channel) as found,
+    ):
+        sandbox.faults.fail(CONNECTING, 100_000)
+        await sandbox.freeze_sockets()
+        await until(lambda: not found.is_ready)
+        assert found.why == ["slack: there is no sign of life"]
+        sandbox.faults.clear()
+        await until(lambda: found.is_ready)
+        question = await sandbox.say("ada", sandbox.open_dm("ada"), "back?")
+        await bot.shows(question, lambda texts: "heard: back?" in texts)
+
+
+async def test_a_token_that_is_good_no_more_is_deafness_that_nothing_helps_against(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with SlackSandbox(rate_limits=False) as sandbox, slack.running(sandbox, tmp_path, "never asked") as bot:
+        found = Health([bot.channel], bot.database, patience=0.3, limit=0.8)
+        sandbox.faults.fail("auth.test", 100_000, error="account_inactive")
+        with pytest.raises(DeafError, match=r"slack: there was no sign of life for \d s; ending"):
+            await asyncio.wait_for(found.watch(), 10)
+        assert "auth.test: Slack says account_inactive" in caplog.text
+        assert caplog.text.count("slack: connecting anew") == 2
+
+
+async def test_a_dead_line_to_discord_is_connected_anew_and_what_was_said_meanwhile_is_answered(
+    tmp_path: Path,
+) -> None:
+    async with (
+        discord.discord_of(speed=400) as server,
+        discord.running(server, tmp_path, discord.echo) as bot,
+        watched(bot.database, bot.channel) as found,
+    ):
+        direct = server.open_dm("ada")
+        await bot.says(await server.say("ada", direct, "hello"), "heard: hello")
+        await server.freeze_sockets()
+        question = await server.say("ada", direct, "are you there?")
+        await until(lambda: not found.is_ready)
+        await bot.says(question, "heard: are you there?")
+        await until(lambda: found.is_ready)
+        assert len(server.sessions) >= 2
+        assert len(await bot.inbox_rows()) == 2
+
+
+async def test_a_database_that_does_not_answer_is_not_ready_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    async with watched(database) as found:
+        for failing in (StoreError("out of reach"), None):
+
+            async def ping(_: Database, failing: Exception | None = failing) -> None:
+                if failing is None:
+                    await asyncio.sleep(60)
+                else:
+                    raise failing
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Database, "ping", ping)
+                await until(lambda: not found.is_ready)
+                (line,) = found.why
+                assert line in ("out of reach", "the database has not answered for 0.2 s")
+            await until(lambda: found.is_ready)
+    await database.aclose()
+
+
+async def test_who_is_being_stopped_is_not_ready(tmp_path: Path) -> None:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    async with watched(database) as found:
+        found.drain()
+        assert (found.is_ready, found.why) == (False, ["stopping"])
+    await database.aclose()
+
+
+async def test_the_program_ends_when_it_stays_deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(app, "Health", partial(Health, patience=0.2, limit=0.5))
+    async with SlackSandbox(rate_limits=False) as sandbox:
+        settings = Settings(
+            slack_bot_token=SecretStr(sandbox.bot_token),
+            slack_app_token=SecretStr(sandbox.app_token),
+            slack_api_url=sandbox.api_url,
+            model="openai/never-asked",
+            openai_base_url="http://127.0.0.1:9/v1",
+        )
+        running = asyncio.create_task(app.run(settings, asyncio.Event()))
+        await sandbox.wait_connected(30)
+        sandbox.faults.fail("auth.test", 100_000, error="token_revoked")
+        with pytest.raises(DeafError):
+            await asyncio.wait_for(running, 30)
+        await sandbox.wait_for(lambda: not sandbox.connected)

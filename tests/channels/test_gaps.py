@@ -1,0 +1,168 @@
+"""What is looked for, what is noted, and what is given up: whatever the platform."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from channels import gaps
+from channels.gaps import Bounds, Gaps
+from channels.intake import Call
+from core.errors import StoreError
+from core.places import Place, Places
+from core.store.database import Database
+from core.store.migrate import migrate
+from tests.channels.wiring import until
+from tests.inbounds import inbound
+
+
+@pytest.fixture
+async def places(tmp_path: Path) -> AsyncIterator[Places]:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    await migrate(database)
+    yield Places(database)
+    await database.aclose()
+
+
+class World:
+    """A platform that says when it was last heard, and a database that may take what is said.
+
+    Attributes:
+        looks: since when was looked back, each time.
+        is_stuck: whether a look finds no end.
+        refused: what the database will not take.
+    """
+
+    def __init__(self, places: Places, bounds: Bounds) -> None:
+        self.heard_at = 0.0
+        self.taken: list[str] = []
+        self.looks: list[float] = []
+        self.is_down = self.is_stuck = False
+        self.refused: set[str] = set()
+        self.gaps = Gaps("test", places, bounds, take=self._take, look=self._look, heard_at=lambda: self.heard_at)
+
+    async def _take(self, call: Call) -> None:
+        if self.is_down or call.inbound.text in self.refused:
+            raise StoreError("out of reach")
+        self.taken.append(call.inbound.text)
+
+    async def _look(self, _places: Sequence[Place], since: float) -> AsyncGenerator[list[Call]]:
+        self.looks.append(since)
+        if self.is_stuck:
+            await asyncio.sleep(60)
+        yield []
+
+
+@asynccontextmanager
+async def world_of(places: Places, *, hours: float = 1e9) -> AsyncIterator[World]:
+    world = World(places, Bounds(hours=hours))
+    await world.gaps.start()
+    yield world
+    await world.gaps.stop()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaps, "PAUSES", (0.01,))
+    monkeypatch.setattr(gaps, "KEEP_SECONDS", 0.01)
+
+
+def called(text: str, at: float) -> Call:
+    return Call(inbound(text, sent_at=at), is_called=True)
+
+
+async def test_until_when_all_was_heard_is_noted_when_it_has_changed_and_not_before_the_first_sign(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes, keep = list[float](), Places.keep_heard_at
+
+    async def counted(self: Places, channel: str, at: float) -> None:
+        await keep(self, channel, at)
+        notes.append(at)
+
+    monkeypatch.setattr(Places, "keep_heard_at", counted)
+    async with world_of(places) as world:
+        await asyncio.sleep(0.05)
+        assert notes == []
+        for at in (100.0, 200.0):
+            world.heard_at = at
+            await until(lambda at=at: notes[-1:] == [at])  # type: ignore[misc]
+            await asyncio.sleep(0.05)
+        world.heard_at = 300.0
+    assert notes == [100.0, 200.0, 300.0]
+    assert await places.heard_at("test") == 300.0
+    async with world_of(places) as world:
+        await until(lambda: world.looks == [300.0 - gaps.MARGIN])
+
+
+async def test_what_could_not_be_kept_holds_the_note_back_and_is_kept_in_its_order(places: Places) -> None:
+    async with world_of(places) as world:
+        world.is_down = True
+        now = time.time()
+        first, second = called("first", now - 50), called("second", now - 40)
+        for call in (second, first, second):
+            world.gaps.missed(call)
+        world.heard_at = now
+        await until(lambda: world.gaps._kept == now - 50)
+        world.is_down = False
+        await until(lambda: world.gaps._kept == now)
+        assert world.taken == ["first", "second"]
+        assert world.looks == []
+
+
+async def test_a_message_that_is_refused_holds_up_no_other_one_and_is_given_up_when_it_is_old(
+    places: Places, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world_of(places, hours=1) as world:
+        world.refused = {"first"}
+        now = world.heard_at = time.time()
+        world.gaps.missed(called("first", now - 3599.5))
+        world.gaps.missed(called("second", now - 60))
+        world.gaps.open(now - 50)
+        await until(lambda: world.taken == ["second"] and world.looks)
+        assert not caplog.messages[-1].endswith("could not be kept for too long")
+        await until(lambda: world.gaps._kept == now)
+        assert "test: a message is lost, as it could not be kept for too long" in caplog.text
+
+
+async def test_more_than_can_be_remembered_is_looked_for(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaps, "MOST_MISSED", 1)
+    async with world_of(places) as world:
+        world.is_down = True
+        world.gaps.missed(called("one", 10.0))
+        world.gaps.missed(called("two", 20.0))
+        world.is_down = False
+        await until(lambda: world.looks == [20.0 - gaps.MARGIN])
+        assert world.taken == ["one"]
+
+
+async def test_a_look_that_finds_no_end_is_given_up(
+    places: Places, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(gaps, "LOOK_SECONDS", 0.05)
+    async with world_of(places) as world:
+        world.is_stuck, world.heard_at = True, 100.0
+        world.gaps.open(50.0)
+        await until(lambda: world.gaps._kept == 50.0)
+        await until(lambda: world.gaps._kept == 100.0)
+        assert "test: looking back took too long" in caplog.text
+        assert len(world.looks) == 1
+
+
+async def test_a_stop_breaks_a_look_off_and_leaves_it_to_the_next_process(places: Places) -> None:
+    async with world_of(places) as world:
+        world.is_stuck, world.heard_at = True, 100.0
+        world.gaps.open(50.0)
+        await until(lambda: world.looks)
+    assert await places.heard_at("test") == 50.0
+
+
+async def test_who_does_not_want_it_has_nothing_looked_for(places: Places) -> None:
+    async with world_of(places, hours=0) as world:
+        world.heard_at = 100.0
+        world.gaps.open(50.0)
+        await until(lambda: world.gaps._kept == 100.0)
+        assert world.looks == []
