@@ -127,17 +127,21 @@ class Worker:
 
     async def _watch(self) -> None:
         """While turns run, see which of them are to be ended, and which are this worker's no more."""
+        missed = set[str]()
         while True:
             await self._runs.wait()
-            watched = dict(self._running)
+            watched = set(self._running)
             try:
                 known = await self._turns.running()
             except StoreError as error:
                 log.warning("cannot see what has become of the turns that run: %s", traced(error))
             else:
-                for turn_id in watched:
-                    if (reason := known.get(turn_id, LOST)) is not None:
+                for turn_id, reason in known.items():
+                    if reason is not None:
                         self.cancel(turn_id, reason)
+                for turn_id in missed & watched - known.keys():  # missed once, it may just have come to its end
+                    self.cancel(turn_id, LOST)
+                missed = watched - known.keys()
             await asyncio.sleep(WATCH)
 
     async def _run(self, turn: Turn, after: float) -> None:

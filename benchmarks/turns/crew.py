@@ -20,11 +20,12 @@ from core.models.adapter import ModelAdapter
 from core.models.provider import Done, ProviderEvent, Request, Text
 from core.runtime import AgentRuntime, warm_up
 from core.sessions.service import SessionService
+from core.shares import Uses
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
-from core.worker import LOST, Worker
+from core.worker import Worker
 
 #: Turns at once, more than the bench ever runs.
 LIMIT = 500
@@ -67,6 +68,12 @@ class Place:
         return 0.0
 
     async def reconnect(self) -> None:
+        return
+
+    def tell(self) -> Uses:
+        return {}
+
+    def share(self, others: Sequence[Uses]) -> None:
         return
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
@@ -171,9 +178,8 @@ async def at_work(
             began(turn)
             try:
                 await (written if is_bare else answerer.answer)(turn)
-            except asyncio.CancelledError as stop:
-                # nobody takes a turn away here: the worker has looked for this one when it had just ended
-                (ended if stop.args == (LOST,) else cancelled)(turn)
+            except asyncio.CancelledError:
+                cancelled(turn)
                 raise
             ended(turn)
 

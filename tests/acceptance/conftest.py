@@ -1,7 +1,6 @@
 """The bot as its users have it: a process with the platforms' real clients in it, and the platforms on this machine."""
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -16,22 +15,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import Asked, Fail, ScriptedOpenAI, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import Discord, Platform, Shown, Slack, Talk
-
-#: Settings of whoever runs the tests, which must not reach the bot.
-FOREIGN = (
-    "SLACK_",
-    "DISCORD_",
-    "OPENAI_",
-    "ANTHROPIC_",
-    "GOOGLE_",
-    "GEMINI_",
-    "MODEL",
-    "DATABASE_URL",
-    "AGENT_",
-    "TOOLS",
-    "DYNO",
-    "LOG_LEVEL",
-)
+from tests.environment import inherited
 
 
 class Program:
@@ -40,8 +24,7 @@ class Program:
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder
         self._log = folder / "bot.log"
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
-        self._environment = {**inherited, **settings}
+        self._environment = {**inherited(), **settings}
         self._process: asyncio.subprocess.Process | None = None
         self._before = 0
 

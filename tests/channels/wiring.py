@@ -68,17 +68,8 @@ async def core_of(tmp_path: Path, *script: Any, time_limit: float, most_messages
         answerer = Answerer(runtime, turns, channels, time_limit=time_limit, most_messages=most_messages)
         worker = Worker(turns, answerer.answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
-        yield Core(
-            model,
-            database,
-            turns,
-            inbox,
-            Places(database),
-            Leadership(database, turns._lease, "discord"),
-            answerer,
-            worker,
-            channels,
-        )
+        places, leadership = Places(database), Leadership(database, turns._lease, "discord")
+        yield Core(model, database, turns, inbox, places, leadership, answerer, worker, channels)
 
 
 async def successor(database: Database) -> Turns:

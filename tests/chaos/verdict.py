@@ -9,11 +9,8 @@ from typing import Literal
 from tests.chaos.evidence import Evidence
 from tests.chaos.scenario import FIRST, LONG, SECOND, SHORT, TOOLS
 
-#: What became of a message. `unheard`: it was never accepted, so that nobody has promised an answer.
+#: What became of a message. `unheard`: it was never accepted, neither as it was said nor by looking back.
 End = Literal["answered", "apology", "unheard", "wrong"]
-
-#: Where what is not acknowledged comes again: there, nothing may be unheard.
-REDELIVERS = {"slack"}
 
 
 @dataclass(frozen=True)
@@ -46,8 +43,7 @@ def judge(evidence: Evidence, *, crashed: bool = True) -> Verdict:
         for said in (FIRST, SECOND):
             ends[platform, said] = "unheard" if said not in heard else read[said] if read else "wrong"
         findings += _doubles(evidence, platform)
-        if platform in REDELIVERS or not crashed:
-            findings += [f"{platform}: {said!r} is lost" for said in (FIRST, SECOND) if said not in heard]
+        findings += [f"{platform}: {said!r} is lost" for said in (FIRST, SECOND) if said not in heard]
         findings += _forgotten(evidence, platform, ends)
     if not crashed:
         findings += [f"{platform}: {said!r}: {end}" for (platform, said), end in ends.items() if end != "answered"]

@@ -24,12 +24,10 @@ from typing import Self
 
 from tests.chaos import points
 from tests.chaos.victim import Crash, live
+from tests.environment import inherited
 
 #: Seconds that the imports may take.
 WARM_TIMEOUT = 120.0
-
-#: Settings of whoever runs the tests, which must not reach the victim.
-FOREIGN = ("SLACK_", "DISCORD_", "OPENAI_", "MODEL", "DATABASE_URL", "AGENT_", "TOOLS", "DYNO", "LOG_LEVEL")
 
 #: What the program imports only when it is at work, after the process was forked.
 LATE = (
@@ -82,7 +80,6 @@ class Zygote:
         self._socket = f"{self._folder.name}/socket"
 
     def __enter__(self) -> Self:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self._socket)
             listener.listen()
@@ -91,7 +88,7 @@ class Zygote:
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=environment,
+                env=inherited(),
             )
         said = self._process.stdout
         assert said is not None

@@ -1,0 +1,22 @@
+"""What a program that is tested has of the environment: nothing that is a setting of whoever runs the tests."""
+
+import os
+
+FOREIGN = (
+    "SLACK_",
+    "DISCORD_",
+    "OPENAI_",
+    "ANTHROPIC_",
+    "GOOGLE_",
+    "GEMINI_",
+    "MODEL",
+    "DATABASE_URL",
+    "AGENT_",
+    "TOOLS",
+    "DYNO",
+    "LOG_LEVEL",
+)
+
+
+def inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
