@@ -42,20 +42,21 @@ async def test_one_worker_hears_discord_and_another_one_if_that_dies(
 ) -> None:
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
     one = await start(**settings)
-    one.answer = lambda _asked: "The first one says it."
     (tmp_path / "other").mkdir()
     other = await start(folder=tmp_path / "other", **settings)
-    other.answer = lambda _asked: "The other one says it."
+    one.answer = other.answer = lambda _asked: "Here."
     assert discord.connected == 1
     assert "another worker hears what is said" in other.program.log
-    await one.program.end(signal.SIGKILL)
-    platform = next(platform for platform in other.platforms if platform.name == "discord")
+    platform = next(platform for platform in one.platforms if platform.name == "discord")
     talk = platform.talk()
+    await one.ask(platform, talk, "hello?", "Here.")
+    other.answer = lambda _asked: "The other one says it."
+    await one.program.end(signal.SIGKILL)
     await platform.wait_for(lambda: not discord.connected)
     await talk.say("anybody there?")
     async with asyncio.timeout(15):
         await other.reply(platform, talk, lambda text: text == "The other one says it.")
-    assert len(talk.replies()) == 1
+    assert len(talk.replies()) == 2
 
 
 async def test_a_worker_that_is_stopped_hands_its_answer_to_the_other_at_once(
