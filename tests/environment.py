@@ -10,7 +10,7 @@ FOREIGN = (
     "GOOGLE_",
     "GEMINI_",
     "MODEL",
-    "DATABASE_URL",
+    "DATABASE_",
     "AGENT_",
     "TOOLS",
     "DYNO",
