@@ -212,7 +212,7 @@ class Inbox:
         here = inbox.c.session == session_id
         waiting = here & is_waiting(inbox)
         dropped = (await connection.execute(sa.select(inbox.c.inbound).where(waiting))).scalars().all()
-        await connection.execute(sa.update(inbox).where(waiting).values(outcome="reset"))
+        await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
         needed = sa.exists().where(
             turns.c.session == session_id, is_under_way(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
         )

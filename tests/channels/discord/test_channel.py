@@ -95,7 +95,7 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandb
         await server.wait_for(lambda: not second.reactions)
         (row,) = await bot.settled(1)
         assert (row.state, row.text) == ("cancelled", None)
-        assert [r.outcome for r in await bot.inbox_rows()] == [None, "reset", "reset"]
+        assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
         await bot.model.wait_for_disconnects()
         await bot.says(await bot.ask("ada", "general", "hello"), "anew!")
         assert bot.texts(second) == []

@@ -170,7 +170,7 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(slack: SlackSandbox,
         await slack.wait_for(lambda: not second.reactions)
         (row,) = await bot.settled(1)
         assert (row.state, row.text) == ("cancelled", None)
-        assert [r.outcome for r in await bot.inbox_rows()] == [None, "reset", "reset"]
+        assert [r.outcome for r in await bot.inbox_rows()] == [None, "dropped", "reset"]
         await bot.model.wait_for_disconnects()
         third = await bot.ask("ada", "general", "hello", thread_ts=first.ts)
         await bot.shows(third, lambda texts: texts[-1] == "anew!")
