@@ -8,14 +8,17 @@ from enum import Enum, auto
 from typing import TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
 from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
+from core.store.notices import CHANNEL
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
+from core.store.statement import Statement
 from core.turns import Turns
 from core.waiting import is_under_way, is_waiting
 from core.worker import RESET, Worker
@@ -86,6 +89,26 @@ class Inbox:
         Raises:
             StoreError: it could not be kept, so the platform must not be told that it was received.
         """
+        kept = {
+            "the_app": self._app,
+            "the_worker": self._turns.worker,
+            "the_key": inbound.event_key,
+            "the_session": inbound.session_id,
+            "the_place": inbound.place,
+            "the_author": inbound.author,
+            "the_message": inbound.to_json(),
+            "the_sent_at": inbound.sent_at,
+            "the_accepted_at": time.time(),
+        }
+        if not (row := await self._database.run(_KEPT, **kept)):
+            accepted = await self._accept_first(inbound)
+        else:
+            accepted = Accepted.WAITS if row[0][0] else Accepted.NEXT
+        self._worker.wake()
+        return accepted
+
+    async def _accept_first(self, inbound: Inbound) -> Accepted:
+        """Keep a message that is a session's first, or is known."""
 
         async def work(connection: AsyncConnection) -> Accepted:
             accepted = await self._keep(connection, inbound)
@@ -93,9 +116,7 @@ class Inbox:
                 await self._turns.announce(connection)
             return accepted
 
-        accepted = await self._write(work)
-        self._worker.wake()
-        return accepted
+        return await self._write(work)
 
     async def retry(self, turn_id: str, *, author: str) -> tuple[Accepted, Inbound] | Refused:
         """Have the messages of a turn that failed answered once more, behind all that waits in its session. However
@@ -219,6 +240,41 @@ class Inbox:
         await connection.execute(sa.update(inbox).where(here, ~needed).values(inbound=None))
         await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
         return [Inbound.from_json(inbound) for inbound in dropped]
+
+
+def _keeps(dialect: str) -> sa.Insert:
+    """Keeps a message of a session that is there, unless it is known; whether others of the session come first.
+
+    It is `Inbox._keep`, for the usual case and in one statement.
+    """
+    text, moment = sa.Text(), inbox.c.sent_at.type
+    key, session = sa.bindparam("the_key", type_=text), sa.bindparam("the_session", type_=text)
+    message = sa.select(
+        key,
+        sessions.c.id,
+        sessions.c.generation,
+        sa.bindparam("the_place", type_=text),
+        sa.bindparam("the_author", type_=text),
+        sa.bindparam("the_message", type_=inbox.c.inbound.type),
+        sa.bindparam("the_sent_at", type_=moment),
+        sa.bindparam("the_accepted_at", type_=moment),
+    ).where(
+        sessions.c.id == session,
+        sessions.c.app == sa.bindparam("the_app", type_=text),
+        sessions.c.user_id == sa.bindparam("the_place", type_=text),
+    )
+    columns = ["event_key", "session", "generation", "place", "author", "inbound", "sent_at", "accepted_at"]
+    others = inbox.alias("others")
+    waiting = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
+    waits = waiting | sa.exists().where(turns.c.session == session, is_under_way(turns))
+    if dialect == "sqlite":
+        return sqlite.insert(inbox).from_select(columns, message).on_conflict_do_nothing().returning(waits)
+    told = sa.func.pg_notify(CHANNEL, sa.bindparam("the_worker", type_=text))
+    into = postgresql.insert(inbox).from_select(columns, message.with_for_update())
+    return into.on_conflict_do_nothing().returning(waits, told)
+
+
+_KEPT = Statement(_keeps)
 
 
 async def _is_waited_for(connection: AsyncConnection, session_id: str) -> bool:

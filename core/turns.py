@@ -99,6 +99,11 @@ class Turns:
         self._notices = Notices(database)
         self._pauses = pauses
 
+    @property
+    def worker(self) -> str:
+        """Whose sight this is."""
+        return self._lease.worker
+
     async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
         """Take up turns that nobody runs, and begin the next one of each session that has messages waiting and no
         turn under way.

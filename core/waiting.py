@@ -18,8 +18,8 @@ MESSAGES = 20
 
 
 def is_under_way(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether a turn has not ended."""
-    return table.c.state.in_(("queued", "running", "answered"))
+    """Whether a turn has not ended: in the words of the index that holds such turns."""
+    return table.c.state.in_([sa.literal_column(f"'{state}'") for state in ("queued", "running", "answered")])
 
 
 def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:

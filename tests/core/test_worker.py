@@ -89,8 +89,10 @@ async def working(
 
 async def test_a_session_runs_one_turn_at_a_time_and_sessions_run_side_by_side(tmp_path: Path) -> None:
     async with working(tmp_path) as bench:
-        for text, session in (("a1", "p:a"), ("a2", "p:a"), ("b1", "p:b")):
+        for text, session in (("a1", "p:a"), ("b1", "p:b")):
             await bench.inbox.accept(inbound(text, session=session))
+        await bench.until(lambda: len(bench.begun) == 2)
+        await bench.inbox.accept(inbound("a2", session="p:a"))
         await bench.until(lambda: len(bench.begun) == 2)
         assert [turn.inbound.text for turn in bench.begun] == ["a1", "b1"]
         bench.go_on.set()
@@ -152,6 +154,7 @@ async def test_a_turn_that_breaks_stops_nothing_else_and_its_text_is_not_logged(
     async with working(tmp_path) as bench:
         bench.go_on.set()
         await bench.inbox.accept(inbound("break"))
+        await bench.until(lambda: bench.begun)
         await bench.inbox.accept(inbound("after"))
         await bench.until(lambda: bench.ended == ["break", "after"])
     assert "ValueError" in caplog.text
@@ -204,9 +207,9 @@ async def test_a_reset_ends_the_running_turn_with_its_reason_and_only_once(tmp_p
 
 async def test_a_stop_lets_what_runs_end_and_begins_nothing_more(tmp_path: Path) -> None:
     async with working(tmp_path) as bench:
-        for text in ("first", "second"):
-            await bench.inbox.accept(inbound(text))
+        await bench.inbox.accept(inbound("first"))
         await bench.until(lambda: bench.begun)
+        await bench.inbox.accept(inbound("second"))
         stopping = asyncio.create_task(bench.worker.stop(5))
         await asyncio.sleep(0)
         bench.go_on.set()
@@ -229,9 +232,9 @@ async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path:
         claim, claimed = bench.turns.claim, asyncio.Event()
 
         async def slow(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
-            turns = await claim(limit, running=running)
-            claimed.set()
-            await asyncio.sleep(0.02)
+            if turns := await claim(limit, running=running):
+                claimed.set()
+                await asyncio.sleep(0.02)
             return turns
 
         bench.turns.claim = slow  # type: ignore[method-assign]  # the moment in between
