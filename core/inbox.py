@@ -100,23 +100,16 @@ class Inbox:
             "the_sent_at": inbound.sent_at,
             "the_accepted_at": time.time(),
         }
-        if not (row := await self._database.run(_KEPT, **kept)):
-            accepted = await self._accept_first(inbound)
-        else:
-            accepted = Accepted.WAITS if row[0][0] else Accepted.NEXT
+        rows = await self._database.run(_KEPT, **kept)
+        if not rows:  # it is the first of its session, or known
+            await self._database.run(_BEGUN, **kept)
+            rows = await self._database.run(_KEPT, **kept)
+        if not rows:
+            async with self._database.write() as connection:
+                await ensure_session(connection, app=self._app, user_id=inbound.place, session_id=inbound.session_id)
+            return Accepted.KNOWN
         self._worker.wake()
-        return accepted
-
-    async def _accept_first(self, inbound: Inbound) -> Accepted:
-        """Keep a message that is a session's first, or is known."""
-
-        async def work(connection: AsyncConnection) -> Accepted:
-            accepted = await self._keep(connection, inbound)
-            if accepted is not Accepted.KNOWN:
-                await self._turns.announce(connection)
-            return accepted
-
-        return await self._write(work)
+        return Accepted.WAITS if rows[0][0] else Accepted.NEXT
 
     async def retry(self, turn_id: str, *, author: str) -> tuple[Accepted, Inbound] | Refused:
         """Have the messages of a turn that failed answered once more, behind all that waits in its session. However
@@ -274,7 +267,21 @@ def _keeps(dialect: str) -> sa.Insert:
     return into.on_conflict_do_nothing().returning(waits, told)
 
 
-_KEPT = Statement(_keeps)
+def _begins(dialect: str) -> sa.Insert:
+    """Begins a session that is not there."""
+    insert = sqlite.insert(sessions) if dialect == "sqlite" else postgresql.insert(sessions)
+    now = sa.bindparam("the_accepted_at", type_=sessions.c.created_at.type)
+    new = {
+        "id": sa.bindparam("the_session", type_=sa.Text),
+        "app": sa.bindparam("the_app", type_=sa.Text),
+        "user_id": sa.bindparam("the_place", type_=sa.Text),
+        "created_at": now,
+        "updated_at": now,
+    }
+    return insert.values(**new).on_conflict_do_nothing()
+
+
+_KEPT, _BEGUN = Statement(_keeps), Statement(_begins)
 
 
 async def _is_waited_for(connection: AsyncConnection, session_id: str) -> bool:

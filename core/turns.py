@@ -148,6 +148,9 @@ class Turns:
             TurnLostError: another worker has taken the turn.
         """
         await self._write(turn, _HANDED_BACK)
+        if not self._database.is_sqlite:
+            async with self._database.write() as connection:
+                await self.announce(connection)
 
     async def cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
         """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
