@@ -26,6 +26,7 @@ from core.models.merging import Merging
 from core.places import Places
 from core.pruning import Pruning
 from core.runtime import AgentRuntime, warm_up
+from core.secrets import traced
 from core.sessions.service import SessionService
 from core.shares import Shares, Uses
 from core.store.database import Database
@@ -62,9 +63,11 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             health.drain()
             starting.cancel()
             await asyncio.wait([starting])
-            for channel in channels.values():
-                await channel.stop()
-            await worker.stop(settings.stop_seconds)
+            stops = [channel.stop() for channel in channels.values()]
+            ended = await asyncio.gather(worker.stop(settings.stop_seconds), *stops, return_exceptions=True)
+            for error in ended:
+                if error is not None:
+                    log.error("a part did not stop as it should: %s", traced(error))
             if working is not None:
                 await working
 
@@ -72,9 +75,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 @asynccontextmanager
 async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], Worker, Health]]:
     async with AsyncExitStack() as stack:
-        database = await open_database(settings)
+        database = Database(settings.database, connections=settings.database_connections)
         stack.push_async_callback(database.aclose)
         stack.enter_context(held(database))
+        await prepare(database)
         lease = Lease(database, seconds=settings.lease_seconds)
         await lease.take()
         stack.push_async_callback(lease.give_up)
@@ -131,23 +135,17 @@ async def _beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterato
         await asyncio.wait([task])
 
 
-async def open_database(settings: Settings) -> Database:
-    """The database, with the schema that this version works with.
+async def prepare(database: Database) -> None:
+    """Give the database the schema that this version works with.
 
     Raises:
         StoreError: it cannot be used, or `migrate` has to be run first.
     """
-    database = Database(settings.database, connections=settings.database_connections)
-    try:
-        if database.is_sqlite:
-            await migrate(database)
-        elif missing := await pending(database):
-            raise StoreError(f"DATABASE_URL: the database lacks {len(missing)} migrations: run `parley migrate`")
-        await verify(database)
-    except BaseException:
-        await database.aclose()
-        raise
-    return database
+    if database.is_sqlite:
+        await migrate(database)
+    elif missing := await pending(database):
+        raise StoreError(f"DATABASE_URL: the database lacks {len(missing)} migrations: run `parley migrate`")
+    await verify(database)
 
 
 async def _start(channels: Iterable[Channel]) -> None:

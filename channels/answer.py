@@ -10,7 +10,7 @@ from channels import words
 from channels.channel import Button, Channel, Priority
 from channels.intake import RETRY
 from channels.reply import MOST_MESSAGES, Reply
-from core import worker
+from core import turns
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
 from core.inbound import storable
 from core.models.provider import Usage
@@ -68,9 +68,12 @@ class Answerer:
 
         try:
             channel = self._channel(turn)
-            for message in turn.messages[:-1]:
-                await channel.surface(message.address).begun()
             surface = channel.surface(turn.inbound.address, turn_id=turn.origin)
+            for place in [*(channel.surface(message.address) for message in turn.messages[:-1]), surface]:
+                if turn.has_waited:
+                    place.waited()
+                if place is not surface:
+                    await place.begun()
             known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
             if known != turn.chunks:
                 await keep(known)
@@ -94,7 +97,7 @@ class Answerer:
             else:
                 await self._run(turn, reply)
         except asyncio.CancelledError as stop:
-            await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else worker.LOST)
+            await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
             raise
 
     async def _run(self, turn: Turn, reply: Reply) -> None:
@@ -105,7 +108,7 @@ class Answerer:
             text = reply.text if reply.text.strip() else words.NO_ANSWER
             await self._turns.answered(turn, text, asdict(usage))
         except SessionResetError:
-            return await self._cancelled(turn, reply, worker.RESET)
+            return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
             return await self._close(turn, reply, words.apology(words.TOO_LONG, turn.id), "failed", "time limit")
         except (SurfaceError, TurnLostError):
@@ -123,7 +126,7 @@ class Answerer:
         try:
             return await asyncio.shield(saying)
         except asyncio.CancelledError as stop:
-            if stop.args == (worker.SHUTDOWN,):
+            if stop.args == (turns.SHUTDOWN,):
                 await tools.rest(TOOL_SECONDS)
             raise
         finally:
@@ -139,6 +142,7 @@ class Answerer:
             text="\n\n".join(said.text for said in heard),
             speaker=heard[-1].speaker,
             run_id=turn.origin,
+            generation=turn.generation,
         )
         async with aclosing(events):
             async for event in events:
@@ -169,11 +173,11 @@ class Answerer:
     async def _cancelled(self, turn: Turn, reply: Reply, reason: str) -> None:
         """End what was cancelled, or leave it to another worker."""
         match reason:
-            case worker.RESET:
+            case turns.RESET:
                 await self._close(turn, reply, words.RESET_STOPPED, "cancelled", reason)
-            case worker.STOP:
+            case turns.STOP:
                 await self._close(turn, reply, words.STOPPED, "cancelled", reason)
-            case worker.SHUTDOWN:
+            case turns.SHUTDOWN:
                 if not reply.is_closed:  # what is kept is shown by the next one
                     try:
                         await reply.close(reply.said.rstrip(), ending=words.RESTARTING)

@@ -205,6 +205,10 @@ class Surface(Protocol):
         """Give the message the sign that it was heard and waits, if it bears none."""
         ...
 
+    def waited(self) -> None:
+        """The message may bear that sign, given by another process."""
+        ...
+
     async def begun(self) -> None:
         """Take back the sign that the message waits, if it bears one."""
         ...

@@ -175,6 +175,9 @@ class MessageSurface(ABC):
     def waits(self) -> None: ...
 
     @abstractmethod
+    def waited(self) -> None: ...
+
+    @abstractmethod
     async def begun(self) -> None: ...
 
     def is_admitted(self, budget: Budget) -> bool:

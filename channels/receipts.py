@@ -11,6 +11,9 @@ log = logging.getLogger(__name__)
 
 Address = Mapping[str, Any]
 
+#: How many signs a process keeps in mind.
+MOST = 10_000
+
 
 class Receipts:
     """The signs that stand. Nobody waits for them.
@@ -30,7 +33,13 @@ class Receipts:
         """Set the sign, if it was not."""
         key = frozenset(address.items())
         if key not in self._given:
+            if len(self._given) >= MOST:  # of turns that other processes run, nobody tells here
+                self._given.pop(next(iter(self._given)))
             self._given[key] = asyncio.create_task(_tried(self._add, address), name="receipt")
+
+    def given(self, address: Address) -> None:
+        """The sign may have been set by another process."""
+        self._given.setdefault(frozenset(address.items()), asyncio.create_task(_done(), name="receipt"))
 
     def take_back(self, address: Address) -> None:
         """Take the sign away, if it was given."""
@@ -55,3 +64,7 @@ async def _tried(react: Callable[[Address], Awaitable[None]], address: Address) 
         await react(address)
     except SurfaceError as error:  # a nicety: the answer comes without it too
         log.info("no receipt: %s", error)
+
+
+async def _done() -> None:
+    return

@@ -19,9 +19,9 @@ from core.store.notices import CHANNEL
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
-from core.turns import Turns
-from core.waiting import is_under_way, is_waiting
-from core.worker import RESET, Worker
+from core.turns import RESET, Turns
+from core.waiting import is_under_way, is_waiting, readable
+from core.worker import Worker
 
 T = TypeVar("T")
 
@@ -156,8 +156,9 @@ class Inbox:
         async def work(connection: AsyncConnection) -> tuple[list[Inbound], str | None] | None:
             if await self._keep(connection, inbound, outcome="reset") is Accepted.KNOWN:
                 return None
-            dropped = await self._start_over(connection, inbound.session_id)
-            return dropped, await self._turns.cancel(connection, inbound.session_id, RESET)
+            # first the turns: who takes one up holds it before the messages, and must not hold up what holds him up
+            under_way = await self._turns.cancel(connection, inbound.session_id, RESET)
+            return await self._start_over(connection, inbound.session_id), under_way
 
         done = await self._write(work)
         if done is None:
@@ -222,6 +223,7 @@ class Inbox:
         return Accepted.WAITS if waits else Accepted.NEXT
 
     async def _start_over(self, connection: AsyncConnection, session_id: str) -> list[Inbound]:
+        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
         await self._service.begin_generation(connection, session_id)
         here = inbox.c.session == session_id
         waiting = here & is_waiting(inbox)
@@ -231,8 +233,7 @@ class Inbox:
             turns.c.session == session_id, is_under_way(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
         )
         await connection.execute(sa.update(inbox).where(here, ~needed).values(inbound=None))
-        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
-        return [Inbound.from_json(inbound) for inbound in dropped]
+        return [message for said in dropped if (message := readable(said))]
 
 
 def _keeps(dialect: str) -> sa.Insert:
@@ -304,7 +305,7 @@ async def _said_to(connection: AsyncConnection, turn_id: str) -> list[Inbound]:
         )
         .order_by(inbox.c.sent_at, inbox.c.id)
     )
-    return [Inbound.from_json(said) for said in (await connection.execute(query)).scalars()]
+    return [message for said in (await connection.execute(query)).scalars() if (message := readable(said))]
 
 
 async def _has_ended(connection: AsyncConnection, event_key: str) -> bool:

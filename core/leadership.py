@@ -58,10 +58,13 @@ class Leadership:
 
     async def _seek(self) -> bool:
         """Lead if nobody else does; whether this worker does then."""
-        leader = sa.select(channels.c.leader).where(channels.c.name == self._name)
+        leader = sa.select(channels.c.leader, self._lease.is_gone(channels.c.leader)).where(
+            channels.c.name == self._name
+        )
         async with self._database.read() as connection:
-            if (await connection.execute(leader)).scalar_one_or_none() == self._lease.worker:
-                return True
+            row = (await connection.execute(leader)).one_or_none()
+        if row is not None and not row[1]:
+            return bool(row[0] == self._lease.worker)
         async with self._database.write() as connection:
             await insert_new(connection, channels, {"name": self._name})
             free = (channels.c.name == self._name) & self._lease.is_gone(channels.c.leader)

@@ -64,17 +64,21 @@ class Places:
             StoreError: the database cannot be read.
         """
         here = sessions.c.id.startswith(f"{channel}:", autoescape=True)
+        said = sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at")).group_by(inbox.c.session).subquery()
+        spoken_at = sa.func.coalesce(said.c.at, sessions.c.created_at)
+        spoken = sa.join(sessions, said, said.c.session == sessions.c.id, isouter=True)
         places = (
             sa.select(sessions.c.user_id, sa.func.min(sessions.c.created_at).label("begun_at"))
+            .select_from(spoken)
             .where(here)
             .group_by(sessions.c.user_id)
-            .order_by(sa.func.max(sessions.c.updated_at).desc())
+            .order_by(sa.func.max(spoken_at).desc())
         )
-        alive = sa.select(sessions.c.id, sessions.c.user_id).where(here, sessions.c.updated_at >= since)
+        alive = sa.select(sessions.c.id, sessions.c.user_id).select_from(spoken).where(here, spoken_at >= since)
         ids: dict[str, list[str]] = {}
         async with self._database.read() as connection:
             found = (await connection.execute(places.limit(limit))).all()
-            for row in await connection.execute(alive.order_by(sessions.c.updated_at.desc()).limit(limit)):
+            for row in await connection.execute(alive.order_by(spoken_at.desc()).limit(limit)):
                 ids.setdefault(row.user_id, []).append(row.id)
         return [Place(row.user_id, row.begun_at, tuple(ids.get(row.user_id, ()))) for row in found]
 

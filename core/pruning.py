@@ -6,7 +6,6 @@ import logging
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import StoreError
 from core.secrets import traced
 from core.store.database import Database
 from core.store.schema import inbox, tool_calls, turns
@@ -16,6 +15,9 @@ log = logging.getLogger(__name__)
 #: How many rows one transaction takes away at most, and the seconds between two of them.
 STEP = 200
 PAUSE = 0.5
+
+#: Seconds after which it is tried again when it failed.
+AGAIN = 60.0
 
 #: Seconds between two times that it is looked for what is old.
 EVERY = 3600.0
@@ -44,7 +46,8 @@ class Pruning:
             try:
                 if await self.step():
                     pause = PAUSE
-            except StoreError as error:
+            except Exception as error:
+                pause = AGAIN
                 log.warning("old turns cannot be taken away: %s", traced(error))
             await asyncio.sleep(pause)
 

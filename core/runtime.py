@@ -21,9 +21,10 @@ from google.adk.sessions import InMemorySessionService, Session
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
-from core.errors import ParleyError, ProviderError, StepLimitError
+from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
 from core.events import StreamEvent
 from core.sessions.reopening import correction_of
+from core.sessions.service import StoredSession
 from core.steps import Steps, open_calls
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class AgentRuntime:
         speaker: str = "",
         streaming: bool = True,
         run_id: str | None = None,
+        generation: int | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
 
@@ -91,12 +93,14 @@ class AgentRuntime:
             run_id: what the run stores is stored under it, and under `correction_of` it. A run that goes on with what
                 an earlier one has stored under the same id does not store `text` again, and its reply begins with
                 what that one has said.
+            generation: the session's, when it was asked. If it was started over since, that is the run's error.
         """
         said: dict[str, Any] = {
             "user_id": user_id,
             "session_id": session_id,
             "speaker": speaker,
             "streaming": streaming,
+            "generation": generation,
         }
         failed: StreamEvent | None = None
         async with aclosing(self._stream_once(text=text, run_id=run_id, **said)) as events:
@@ -136,7 +140,15 @@ class AgentRuntime:
         return await _collect(events)
 
     async def _stream_once(
-        self, *, user_id: str, session_id: str, text: str, speaker: str, streaming: bool, run_id: str | None = None
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        text: str,
+        speaker: str,
+        streaming: bool,
+        run_id: str | None = None,
+        generation: int | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
         runner = copy(self._runner)
         run = runner.run_async(
@@ -154,7 +166,8 @@ class AgentRuntime:
         steps = Steps()
         try:
             if run_id is not None:
-                for told in steps.retold(await runner.stored(run_id, user_id=user_id, session_id=session_id)):
+                stored = await runner.stored(run_id, generation, user_id=user_id, session_id=session_id)
+                for told in steps.retold(stored):
                     yield told
             async with aclosing(run) as events:
                 async for event in events:
@@ -210,13 +223,16 @@ class _Runner(Runner):
 
     _session: Session | None = None
 
-    async def stored(self, run_id: str, **session: str) -> list[Event]:
+    async def stored(self, run_id: str, generation: int | None, **session: str) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
 
         Raises:
+            SessionResetError: the session is of another generation.
             _CorrectedError: it has named an agent that does not exist, and was told so.
         """
         self._session = await self._get_or_create_session(**session)
+        if isinstance(self._session, StoredSession) and generation not in (None, self._session.generation):
+            raise SessionResetError(f"session {self._session.id} was reset: generation {generation} has ended")
         if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
             raise _CorrectedError
         return _of_run(self._session, run_id)

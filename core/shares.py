@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import sqlalchemy as sa
 
-from core.errors import StoreError
 from core.lease import Lease
 from core.secrets import traced
 from core.store.database import Database
@@ -45,7 +44,7 @@ class Shares:
                 if uses != known:
                     await self._tell(uses)
                     known = uses
-            except StoreError as error:
+            except Exception as error:
                 log.warning("the workers cannot tell each other what they use: %s", traced(error))
             await asyncio.sleep(EVERY)
 

@@ -17,7 +17,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -31,11 +31,20 @@ from core.sessions.reopening import reopen
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
-from core.store.schema import inbox, sessions, turns
+from core.store.schema import inbox, turns
 from core.store.statement import Statement
 from core.waiting import batches, is_under_way, said_to
 
 log = logging.getLogger(__name__)
+
+#: Why a turn is ended: its session was started over, somebody had enough, the process ends, another worker has it.
+RESET = "reset"
+STOP = "stop"
+SHUTDOWN = "shutdown"
+LOST = "lost"
+
+#: Seconds after which a message counts as one that has waited.
+WAITED = 0.2
 
 State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
 Ended = Literal["done", "failed", "cancelled"]
@@ -67,6 +76,7 @@ class Turn:
             run has stored: a retry goes on with both.
         attempt: how often it was claimed from a worker that was gone, and one more.
         is_resumed: whether it was claimed before.
+        has_waited: whether its messages may bear the sign that they wait, given by whichever process.
         chunks: the platform's ids of the reply's messages as far as they stand.
         text: the final text, once it is kept.
         cancel: why it is to be ended, if it is.
@@ -80,6 +90,7 @@ class Turn:
     origin: str
     attempt: int = 1
     is_resumed: bool = False
+    has_waited: bool = field(default=False, compare=False)
     chunks: tuple[str, ...] = ()
     text: str | None = None
     cancel: str | None = None
@@ -263,6 +274,7 @@ class Turns:
                 origin=row.origin,
                 attempt=row.attempt + 1,
                 is_resumed=True,
+                has_waited=True,
                 chunks=tuple(row.chunks or ()),
                 text=row.text,
                 cancel=row.cancel,
@@ -300,7 +312,7 @@ class Turns:
         for turn in again:
             await reopen(connection, turn.session_id, turn.origin)
         said = await said_to(connection, {turn.origin for turn in again}) if again else {}
-        return [replace(turn, messages=said[turn.origin]) if turn.kind == "retry" else turn for turn in begun]
+        return [replace(turn, messages=said.get(turn.origin, turn.messages)) for turn in begun]
 
 
 def _next(batch: Sequence[sa.Row[Any]], failed: sa.Row[Any] | None) -> Turn:
@@ -310,6 +322,7 @@ def _next(batch: Sequence[sa.Row[Any]], failed: sa.Row[Any] | None) -> Turn:
         id=turn_id,
         session_id=batch[0].session,
         generation=batch[0].generation,
+        has_waited=time.time() - batch[0].accepted_at > WAITED,
         messages=tuple(Inbound.from_json(row.inbound) for row in batch),
         kind="retry" if failed else "message",
         origin=failed.origin if failed else turn_id,
@@ -330,12 +343,6 @@ def _lost(turn: Turn) -> TurnLostError:
 def _before(state: State) -> set[State]:
     """Where a turn may come from, and the state itself: what is written twice is no fault."""
     return {source for source, target in STEPS if target == state} | {state}
-
-
-def _is_over(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Whether a row is of a generation that a reset has ended."""
-    now = sa.select(sessions.c.generation).where(sessions.c.id == table.c.session)
-    return table.c.generation < now.correlate(table).scalar_subquery()
 
 
 def _writes(
@@ -359,10 +366,10 @@ _HANDED_BACK = _writes(
     ("running", "answered"),
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
     owner=None,
-    attempt=0,
+    attempt=turns.c.attempt - 1,
 )
 _ENDED: Mapping[Ended, Statement] = {
-    state: _writes(_before(state), "error", "finished_at", only=[~_is_over(turns)], state=state)
+    state: _writes(_before(state), "error", "finished_at", only=[turns.c.cancel.is_distinct_from(RESET)], state=state)
     for state in ("done", "failed", "cancelled")
 }
 _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

@@ -55,15 +55,15 @@ async def batches(connection: AsyncConnection, limit: int) -> list[list[sa.Row[A
         .where(is_waiting(inbox), inbox.c.session.in_(ids))
         .order_by(inbox.c.session, inbox.c.sent_at, inbox.c.id)
     )
-    readable = await _readable(connection, (await connection.execute(rows)).all())
-    grouped = groupby(readable, key=lambda row: row.session)
+    sound = await _readable(connection, (await connection.execute(rows)).all())
+    grouped = groupby(sound, key=lambda row: row.session)
     first = {session: _answered_together(list(of)) for session, of in grouped}
     return [first[session] for session in ids if session in first]
 
 
 async def _readable(connection: AsyncConnection, waiting: Sequence[sa.Row[Any]]) -> list[sa.Row[Any]]:
     """The messages that can be read. The others are set aside, so that their sessions go on."""
-    damaged = {row.id: row.session for row in waiting if _message(row.inbound) is None}
+    damaged = {row.id: row.session for row in waiting if readable(row.inbound) is None}
     for id_, session in damaged.items():
         log.error("message %s of session %s cannot be read, and is not answered", id_, session)
     if damaged:
@@ -71,7 +71,8 @@ async def _readable(connection: AsyncConnection, waiting: Sequence[sa.Row[Any]])
     return [row for row in waiting if row.id not in damaged]
 
 
-def _message(said: object) -> Inbound | None:
+def readable(said: object) -> Inbound | None:
+    """The message that a row holds, if it can be read."""
     try:
         return Inbound.from_json(said)
     except ValueError:
@@ -95,5 +96,5 @@ async def said_to(connection: AsyncConnection, turn_ids: Collection[str]) -> dic
     )
     rows = (await connection.execute(query)).all()
     by_turn = groupby(rows, key=lambda row: row.turn)
-    said = {turn: tuple(message for row in of if (message := _message(row.inbound))) for turn, of in by_turn}
+    said = {turn: tuple(message for row in of if (message := readable(row.inbound))) for turn, of in by_turn}
     return {turn: messages for turn, messages in said.items() if messages}

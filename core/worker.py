@@ -7,7 +7,7 @@ from typing import Any
 
 from core.errors import StoreError, TurnLostError
 from core.secrets import traced
-from core.turns import Turn, Turns
+from core.turns import LOST, SHUTDOWN, Turn, Turns
 
 log = logging.getLogger(__name__)
 
@@ -23,12 +23,6 @@ SPACING = 0.002
 
 #: Seconds between two looks at what has become of the turns that run, should nobody have told.
 WATCH = 1.0
-
-#: Why a turn is ended: its session was started over, somebody had enough, the process ends, another worker has it.
-RESET = "reset"
-STOP = "stop"
-SHUTDOWN = "shutdown"
-LOST = "lost"
 
 
 class Worker:

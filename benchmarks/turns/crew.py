@@ -116,6 +116,8 @@ class _Board:
 
     def waits(self) -> None: ...
 
+    def waited(self) -> None: ...
+
     async def begun(self) -> None:
         return
 

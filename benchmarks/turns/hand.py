@@ -14,8 +14,7 @@ from typing import Any
 
 from benchmarks.replies.loop import Loop
 from benchmarks.turns.crew import Crew, at_work, message
-from core.turns import Turn
-from core.worker import STOP
+from core.turns import STOP, Turn
 
 
 def tell(what: str, **more: Any) -> None:

@@ -104,11 +104,17 @@ class DiscordChannel:
         async with aclosing(changes):
             async for leads in changes:
                 log.info("this worker hears what is said" if leads else "another worker hears what is said")
-                try:
-                    await (self._begin() if leads else self._end())
-                except StoreError as error:
-                    log.error("it is not known since when nothing was heard: %s", error)
+                if not leads:
+                    await self._end()
                 self._leads = leads
+                try:
+                    if leads:
+                        await asyncio.wait_for(self._begin(), CONNECT_TIMEOUT)
+                except (StoreError, TimeoutError) as error:  # perhaps another one can
+                    log.error("this worker cannot hear what is said: %s", traced(error))
+                    self._leads = False
+                    await self._end()
+                    await self._leadership.give_up()
 
     async def _begin(self) -> None:
         await self._gateway.start()

@@ -73,6 +73,9 @@ class SlackSurface(MessageSurface):
     def waits(self) -> None:
         self._receipts.give(self._address)
 
+    def waited(self) -> None:
+        self._receipts.given(self._address)
+
     async def begun(self) -> None:
         self._receipts.take_back(self._address)
 

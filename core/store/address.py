@@ -10,6 +10,9 @@ from core.errors import SettingsError
 #: Seconds that a connection to PostgreSQL may take.
 CONNECT_TIMEOUT = 10.0
 
+#: Seconds that a statement may take.
+ANSWER_TIMEOUT = 20.0
+
 #: Connections that are kept when nothing needs them.
 _KEPT = 5
 
@@ -60,5 +63,12 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
     if address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:"):
         return {"connect_args": typed}
     kept = min(_KEPT, connections)
-    default = {} if address.get_backend_name() == "sqlite" else {"timeout": CONNECT_TIMEOUT}
+    default = (
+        {}
+        if address.get_backend_name() == "sqlite"
+        else {
+            "timeout": CONNECT_TIMEOUT,
+            "command_timeout": ANSWER_TIMEOUT,
+        }
+    )
     return {"connect_args": default | typed, "pool_size": kept, "max_overflow": connections - kept}

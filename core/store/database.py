@@ -12,12 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from core.store.address import engine_options
+from core.store.address import ANSWER_TIMEOUT, engine_options
 from core.store.faults import store_errors
 from core.store.statement import Prepared, Statement
-
-#: Seconds that PostgreSQL may take to answer a statement of `Database.run`.
-ANSWER_TIMEOUT = 20.0
 
 
 class Database:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
-from asyncpg.exceptions import PostgresError
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.secrets import traced
@@ -43,7 +41,7 @@ class Notices:
         while not self._database.is_sqlite:
             try:
                 await self._listen(heard)
-            except (SQLAlchemyError, PostgresError, OSError) as error:
+            except Exception as error:  # whatever it is: it is no reason to hear nothing more
                 log.warning("no notices from the other processes: %s", traced(error))
             await asyncio.sleep(PAUSE)
 

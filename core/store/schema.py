@@ -48,6 +48,7 @@ inbox = sa.Table(
 )
 sa.Index("ix_inbox_place_author", inbox.c.place, inbox.c.author, inbox.c.sent_at)
 sa.Index("ix_inbox_turn", inbox.c.turn)
+sa.Index("ix_inbox_accepted_at", inbox.c.accepted_at)
 sa.Index(
     "ix_inbox_waiting",
     inbox.c.session,
@@ -88,9 +89,11 @@ sa.Index(
     postgresql_where=turns.c.state.in_(["queued", "running", "answered"]),
 )
 
+sa.Index("ix_turns_finished_at", turns.c.finished_at)
+
 #: One running process. It works for as long as its lease lasts, by the database's clock, and lengthens it all the
-#: while; a turn whose owner's lease has ended, or who is not here, is anybody's. `live` is how many replies it shows
-#: on each of the platforms' budgets.
+#: while; a turn whose owner's lease has ended, or who is not here, is anybody's. `live` is what it uses of each of
+#: the platforms' budgets: how many replies live on it, and how many calls count.
 workers = sa.Table(
     "workers",
     metadata,
@@ -124,7 +127,7 @@ tool_calls = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("result", sa.JSON(none_as_null=True)),
     sa.Column("actions", sa.JSON(none_as_null=True)),
-    sa.Column("begun_at", sa.Double, nullable=False),
+    sa.Column("begun_at", sa.Double, nullable=False, index=True),
 )
 
 #: One stored ADK event, beside what people and searches read of it: once, by the id that ADK has given it (null in what

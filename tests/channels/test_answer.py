@@ -9,8 +9,7 @@ import pytest
 
 from channels import words
 from core.errors import StoreError
-from core.turns import Turns
-from core.worker import STOP
+from core.turns import STOP, Turns
 from sandbox.models import Cut, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running

@@ -91,6 +91,9 @@ class Board:
     def waits(self) -> None:
         self.log.append("waits")
 
+    def waited(self) -> None:
+        self.log.append("waited")
+
     async def begun(self) -> None:
         self.log.append("begun")
 

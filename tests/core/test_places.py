@@ -1,22 +1,12 @@
 import time
 from dataclasses import replace
 
-import sqlalchemy as sa
-
 from core.inbox import Inbox
 from core.places import Places
 from core.store.database import Database
-from core.store.schema import sessions
 from tests.inbounds import inbound
 
 DAY = 86_400.0
-
-
-async def spoken(database: Database, session: str, ago: float) -> None:
-    """Let it be so many seconds since somebody spoke there."""
-    async with database.write() as connection:
-        at = time.time() - ago
-        await connection.execute(sa.update(sessions).where(sessions.c.id == session).values(updated_at=at))
 
 
 async def test_until_when_all_was_heard_is_kept_for_each_channel(database: Database) -> None:
@@ -33,8 +23,8 @@ async def test_places_are_told_with_the_conversations_that_are_alive_the_newest_
 ) -> None:
     begun = time.time()
     for age, session in enumerate(["slack:T:A:1", "slack:T:A:2", "slack:T:B:1", "slack:T:C:1", "slackish:T:D:1"], 1):
-        await inbox.accept(inbound(session=session))
-        await spoken(database, session, age * DAY)
+        for earlier in (5, 0):
+            await inbox.accept(inbound(session=session, sent_at=time.time() - (age + earlier) * DAY))
     places = Places(database)
     found = await places.served("slack", since=time.time() - 3.5 * DAY, limit=10)
     assert [(place.id, place.sessions) for place in found] == [

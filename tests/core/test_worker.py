@@ -10,8 +10,8 @@ from core.inbox import Inbox
 from core.sessions.service import SessionService
 from core.store.migrate import migrate
 from core.tokens import TokenCounter
-from core.turns import Turn, Turns
-from core.worker import LOST, RESET, SHUTDOWN, STOP, Worker
+from core.turns import LOST, RESET, SHUTDOWN, STOP, Turn, Turns
+from core.worker import Worker
 from tests.core.conftest import Faulty, worker_on
 from tests.inbounds import inbound
 

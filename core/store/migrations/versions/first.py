@@ -41,6 +41,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_inbox_place_author", "inbox", ["place", "author", "sent_at"], unique=False)
     op.create_index("ix_inbox_turn", "inbox", ["turn"], unique=False)
+    op.create_index("ix_inbox_accepted_at", "inbox", ["accepted_at"], unique=False)
     op.create_index(
         "ix_inbox_waiting",
         "inbox",
@@ -109,6 +110,7 @@ def upgrade() -> None:
         sa.Column("begun_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("session", "run", "id", name=op.f("pk_tool_calls")),
     )
+    op.create_index(op.f("ix_tool_calls_begun_at"), "tool_calls", ["begun_at"], unique=False)
     op.create_table(
         "turns",
         sa.Column("id", sa.Text(), nullable=False),
@@ -138,6 +140,7 @@ def upgrade() -> None:
         postgresql_where=sa.text("state IN ('queued', 'running', 'answered')"),
     )
     op.create_index(op.f("ix_turns_session"), "turns", ["session"], unique=False)
+    op.create_index("ix_turns_finished_at", "turns", ["finished_at"], unique=False)
     op.create_table(
         "workers",
         sa.Column("id", sa.Text(), nullable=False),
