@@ -2,19 +2,20 @@
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Asked, Pause, Say, Turn
-from tests.acceptance.conftest import Program, Start
-from tests.acceptance.platforms import Platform
+from tests.acceptance.conftest import Bot, Program, Start
+from tests.acceptance.platforms import Platform, Talk
 from tests.acceptance.test_life import talks
 
 
-async def test_what_a_killed_worker_ran_is_taken_up_by_the_other_within_its_lease(
-    start: Start, postgres: str, tmp_path: Path
-) -> None:
-    settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
+async def in_mid_answer(
+    start: Start, folder: Path, settings: Mapping[str, str]
+) -> tuple[Bot, Bot, dict[Platform, Talk]]:
+    """A worker that has begun an answer on each platform, and another one that would say it all."""
     one = await start(**settings)
     one.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
     here = talks(one)
@@ -24,17 +25,30 @@ async def test_what_a_killed_worker_ran_is_taken_up_by_the_other_within_its_leas
         await one.reply(platform, here[platform], lambda text: text.startswith("Beginning"))
 
     await one.everywhere(before)
-    (tmp_path / "other").mkdir()
-    other = await start(folder=tmp_path / "other", **settings)
+    (folder / "other").mkdir()
+    other = await start(folder=folder / "other", **settings)
     other.answer = whole
-    await one.program.end(signal.SIGKILL)
+    return one, other, here
+
+
+async def taken_up(one: Bot, here: Mapping[Platform, Talk]) -> None:
+    """The other one has said it all, in the reply that stood."""
 
     async def after(platform: Platform) -> None:
-        await other.reply(platform, here[platform], lambda text: text == "The whole answer.")
+        await one.reply(platform, here[platform], lambda text: text == "The whole answer.")
         assert len(here[platform].replies()) == 1
 
+    await one.everywhere(after)
+
+
+async def test_what_a_killed_worker_ran_is_taken_up_by_the_other_within_its_lease(
+    start: Start, postgres: str, tmp_path: Path
+) -> None:
+    settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
+    one, _other, here = await in_mid_answer(start, tmp_path, settings)
+    await one.program.end(signal.SIGKILL)
     async with asyncio.timeout(15):
-        await one.everywhere(after)
+        await taken_up(one, here)
 
 
 async def test_one_worker_hears_discord_and_another_one_if_that_dies(
@@ -55,33 +69,16 @@ async def test_one_worker_hears_discord_and_another_one_if_that_dies(
     await platform.wait_for(lambda: not discord.connected)
     await talk.say("anybody there?")
     async with asyncio.timeout(15):
-        await other.reply(platform, talk, lambda text: text == "The other one says it.")
-    assert len(talk.replies()) == 2
+        await platform.wait_for(lambda: [reply.text for reply in talk.replies()][1:] == ["The other one says it."])
 
 
 async def test_a_worker_that_is_stopped_hands_its_answer_to_the_other_at_once(
     start: Start, postgres: str, tmp_path: Path
 ) -> None:
     settings = {"DATABASE_URL": postgres, "STOP_SECONDS": "1"}
-    one = await start(**settings)
-    one.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
-    here = talks(one)
-
-    async def before(platform: Platform) -> None:
-        await here[platform].say("first")
-        await one.reply(platform, here[platform], lambda text: text.startswith("Beginning"))
-
-    await one.everywhere(before)
-    (tmp_path / "other").mkdir()
-    other = await start(folder=tmp_path / "other", **settings)
-    other.answer = whole
+    one, _other, here = await in_mid_answer(start, tmp_path, settings)
     assert await one.program.end(signal.SIGTERM) == 0
-
-    async def after(platform: Platform) -> None:
-        await other.reply(platform, here[platform], lambda text: text == "The whole answer.")
-        assert len(here[platform].replies()) == 1
-
-    await one.everywhere(after)
+    await taken_up(one, here)
 
 
 def whole(asked: Asked) -> Turn:
