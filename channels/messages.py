@@ -11,6 +11,7 @@ from enum import Enum, auto
 from channels.budget import Budget
 from channels.calls import RefusedError
 from channels.channel import LAST_WORDS, Button, Chunk, File, FileRefusedError, Limits, Plan, Priority, Record
+from channels.receipts import Address, Receipts
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,9 @@ class MessageSurface(ABC):
 
     limits: Limits
 
-    def __init__(self) -> None:
+    def __init__(self, receipts: Receipts, address: Address) -> None:
+        self._receipts = receipts
+        self._address = address
         self._shown: dict[str, tuple[str, tuple[Button, ...]]] = {}
         self._lost = set[str]()  # messages of which an edit is lost
         self._attached: str | None = None
@@ -171,14 +174,14 @@ class MessageSurface(ABC):
     async def say(self, text: str) -> None:
         await self._post(0, text, (), Priority.FINAL, None)
 
-    @abstractmethod
-    def waits(self) -> None: ...
+    def waits(self) -> None:
+        self._receipts.give(self._address)
 
-    @abstractmethod
-    def waited(self) -> None: ...
+    def waited(self) -> None:
+        self._receipts.given(self._address)
 
-    @abstractmethod
-    async def begun(self) -> None: ...
+    async def begun(self) -> None:
+        self._receipts.take_back(self._address)
 
     def is_admitted(self, budget: Budget) -> bool:
         """Whether the next call has its place in `budget`; it has it once."""

@@ -26,7 +26,7 @@ class Receipts:
     def __init__(self, add: Callable[[Address], Awaitable[None]], remove: Callable[[Address], Awaitable[None]]) -> None:
         self._add = add
         self._remove = remove
-        self._given: dict[frozenset[tuple[str, Any]], asyncio.Task[None]] = {}
+        self._given: dict[frozenset[tuple[str, Any]], asyncio.Task[None] | None] = {}  # None: by another process
         self._leaving: set[asyncio.Task[None]] = set()
 
     def give(self, address: Address) -> None:
@@ -39,23 +39,24 @@ class Receipts:
 
     def given(self, address: Address) -> None:
         """The sign may have been set by another process."""
-        self._given.setdefault(frozenset(address.items()), asyncio.create_task(_done(), name="receipt"))
+        self._given.setdefault(frozenset(address.items()), None)
 
     def take_back(self, address: Address) -> None:
         """Take the sign away, if it was given."""
-        given = self._given.pop(frozenset(address.items()), None)
-        if given is not None:
-            task = asyncio.create_task(self._take(given, address), name="receipt")
+        key = frozenset(address.items())
+        if key in self._given:
+            task = asyncio.create_task(self._take(self._given.pop(key), address), name="receipt")
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
     async def settle(self, seconds: float) -> None:
         """Wait for what is under way, but no longer than so many seconds."""
-        if under_way := [*self._given.values(), *self._leaving]:
+        if under_way := [*filter(None, self._given.values()), *self._leaving]:
             await asyncio.wait(under_way, timeout=seconds)
 
-    async def _take(self, given: asyncio.Task[None], address: Address) -> None:
-        await given
+    async def _take(self, given: asyncio.Task[None] | None, address: Address) -> None:
+        if given is not None:
+            await given
         await _tried(self._remove, address)
 
 
@@ -64,7 +65,3 @@ async def _tried(react: Callable[[Address], Awaitable[None]], address: Address) 
         await react(address)
     except SurfaceError as error:  # a nicety: the answer comes without it too
         log.info("no receipt: %s", error)
-
-
-async def _done() -> None:
-    return

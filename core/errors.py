@@ -24,6 +24,8 @@
 `__cause__` alone. `error.public` is the one sentence that may be shown in a channel.
 """
 
+from typing import Self
+
 
 class ParleyError(Exception):
     """The root of the tree."""
@@ -59,6 +61,11 @@ class SessionResetError(StoreError):
 
     public = "This conversation was started over."
     retryable = False
+
+    @classmethod
+    def of(cls, session_id: str, generation: int) -> Self:
+        """The generation of the session that has ended."""
+        return cls(f"session {session_id} was reset: generation {generation} has ended")
 
 
 class DamagedSessionError(StoreError):

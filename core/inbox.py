@@ -8,7 +8,6 @@ from enum import Enum, auto
 from typing import TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -19,8 +18,9 @@ from core.store.notices import CHANNEL
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
+from core.store.upsert import insert_of
 from core.turns import RESET, Turns
-from core.waiting import is_under_way, is_waiting, readable
+from core.waiting import is_under_way, is_waiting, readable, said_to
 from core.worker import Worker
 
 T = TypeVar("T")
@@ -205,7 +205,8 @@ class Inbox:
         generation = await ensure_session(
             connection, app=self._app, user_id=inbound.place, session_id=inbound.session_id
         )
-        waits = await _is_waited_for(connection, inbound.session_id)
+        waits = sa.select(_comes_behind(inbound.session_id, inbound.event_key))
+        is_behind = (await connection.execute(waits)).scalar_one()
         await connection.execute(
             sa.insert(inbox).values(
                 event_key=inbound.event_key,
@@ -220,7 +221,7 @@ class Inbox:
                 outcome=outcome,
             )
         )
-        return Accepted.WAITS if waits else Accepted.NEXT
+        return Accepted.WAITS if is_behind else Accepted.NEXT
 
     async def _start_over(self, connection: AsyncConnection, session_id: str) -> list[Inbound]:
         await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
@@ -258,19 +259,15 @@ def _keeps(dialect: str) -> sa.Insert:
         sessions.c.user_id == sa.bindparam("the_place", type_=text),
     )
     columns = ["event_key", "session", "generation", "place", "author", "inbound", "sent_at", "accepted_at"]
-    others = inbox.alias("others")
-    waiting = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
-    waits = waiting | sa.exists().where(turns.c.session == session, is_under_way(turns))
-    if dialect == "sqlite":
-        return sqlite.insert(inbox).from_select(columns, message).on_conflict_do_nothing().returning(waits)
-    told = sa.func.pg_notify(CHANNEL, sa.bindparam("the_worker", type_=text))
-    into = postgresql.insert(inbox).from_select(columns, message.with_for_update())
-    return into.on_conflict_do_nothing().returning(waits, told)
+    told = []
+    if dialect == "postgresql":
+        told.append(sa.func.pg_notify(CHANNEL, sa.bindparam("the_worker", type_=text)))
+    into = insert_of(dialect, inbox).from_select(columns, message.with_for_update())
+    return into.on_conflict_do_nothing().returning(_comes_behind(session, key), *told)
 
 
 def _begins(dialect: str) -> sa.Insert:
     """Begins a session that is not there."""
-    insert = sqlite.insert(sessions) if dialect == "sqlite" else postgresql.insert(sessions)
     now = sa.bindparam("the_accepted_at", type_=sessions.c.created_at.type)
     new = {
         "id": sa.bindparam("the_session", type_=sa.Text),
@@ -279,33 +276,29 @@ def _begins(dialect: str) -> sa.Insert:
         "created_at": now,
         "updated_at": now,
     }
-    return insert.values(**new).on_conflict_do_nothing()
+    return insert_of(dialect, sessions).values(**new).on_conflict_do_nothing()
 
 
 _KEPT, _BEGUN = Statement(_keeps), Statement(_begins)
 
 
-async def _is_waited_for(connection: AsyncConnection, session_id: str) -> bool:
-    """Whether a message of this session is being answered or waits to be."""
-    waiting = sa.exists().where(inbox.c.session == session_id, is_waiting(inbox))
-    running = sa.exists().where(turns.c.session == session_id, is_under_way(turns))
-    return bool((await connection.execute(sa.select(waiting | running))).scalar_one())
+def _comes_behind(session: str | sa.ColumnElement[str], key: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Whether another message of the session than the one with this key is being answered or waits to be."""
+    others = inbox.alias("others")
+    waiting = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
+    return waiting | sa.exists().where(turns.c.session == session, is_under_way(turns))
 
 
-async def _said_to(connection: AsyncConnection, turn_id: str) -> list[Inbound]:
+async def _said_to(connection: AsyncConnection, turn_id: str) -> tuple[Inbound, ...]:
     """The messages of a turn that has failed, or is about to say so, in a conversation that still goes on."""
+    goes_on = sessions.c.id == turns.c.session, sessions.c.generation == turns.c.generation
     query = (
-        sa.select(inbox.c.inbound)
-        .join(turns, inbox.c.turn == turns.c.origin)
-        .join(sessions, sessions.c.id == turns.c.session)
-        .where(
-            turns.c.id == turn_id,
-            turns.c.state.in_(("failed", "running")),
-            turns.c.generation == sessions.c.generation,
-        )
-        .order_by(inbox.c.sent_at, inbox.c.id)
+        sa.select(turns.c.origin)
+        .join(sessions, sa.and_(*goes_on))
+        .where(turns.c.id == turn_id, turns.c.state.in_(("failed", "running")))
     )
-    return [message for said in (await connection.execute(query)).scalars() if (message := readable(said))]
+    origin = (await connection.execute(query)).scalar_one_or_none()
+    return () if origin is None else (await said_to(connection, {origin})).get(origin, ())
 
 
 async def _has_ended(connection: AsyncConnection, event_key: str) -> bool:

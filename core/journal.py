@@ -133,7 +133,7 @@ async def _hold(connection: AsyncConnection, call: Call) -> None:
     """Keep a reset of the session out until the transaction ends."""
     lives = sa.select(sessions.c.id).where(sessions.c.id == call.session, sessions.c.generation == call.generation)
     if (await connection.execute(lives.with_for_update(read=True))).first() is None:
-        raise SessionResetError(f"session {call.session} was reset: generation {call.generation} has ended")
+        raise SessionResetError.of(call.session, call.generation)
 
 
 def _key(call: Call) -> dict[str, str]:

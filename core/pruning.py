@@ -62,7 +62,7 @@ class Pruning:
             return (
                 await _delete(connection, turns, turns.c.finished_at < before)
                 + await _delete(connection, inbox, _is_of_no_use(before))
-                + await _delete_calls(connection, before)
+                + await _delete(connection, tool_calls, tool_calls.c.begun_at < before)
             )
 
 
@@ -78,11 +78,6 @@ def _is_of_no_use(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
 
 
 async def _delete(connection: AsyncConnection, table: sa.Table, where: sa.ColumnElement[bool]) -> int:
-    old = sa.select(table.c.id).where(where).order_by(table.c.id).limit(STEP)
-    return (await connection.execute(sa.delete(table).where(table.c.id.in_(old)))).rowcount
-
-
-async def _delete_calls(connection: AsyncConnection, before: sa.ColumnElement[float]) -> int:
-    key = sa.tuple_(tool_calls.c.session, tool_calls.c.run, tool_calls.c.id)
-    old = sa.select(tool_calls.c.session, tool_calls.c.run, tool_calls.c.id).where(tool_calls.c.begun_at < before)
-    return (await connection.execute(sa.delete(tool_calls).where(key.in_(old.limit(STEP))))).rowcount
+    key = list(table.primary_key)
+    old = sa.select(*key).where(where).order_by(*key).limit(STEP)
+    return (await connection.execute(sa.delete(table).where(sa.tuple_(*key).in_(old)))).rowcount

@@ -231,8 +231,9 @@ class _Runner(Runner):
             _CorrectedError: it has named an agent that does not exist, and was told so.
         """
         self._session = await self._get_or_create_session(**session)
-        if isinstance(self._session, StoredSession) and generation not in (None, self._session.generation):
-            raise SessionResetError(f"session {self._session.id} was reset: generation {generation} has ended")
+        found = self._session.generation if isinstance(self._session, StoredSession) else generation
+        if generation is not None and generation != found:
+            raise SessionResetError.of(self._session.id, generation)
         if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
             raise _CorrectedError
         return _of_run(self._session, run_id)

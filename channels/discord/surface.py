@@ -31,23 +31,12 @@ class DiscordSurface(MessageSurface):
     limits = LIMITS
 
     def __init__(self, api: DiscordApi, receipts: Receipts, address: Mapping[str, Any]) -> None:
-        super().__init__()
+        super().__init__(receipts, address)
         self._api = api
-        self._receipts = receipts
-        self._address = address
         self._channel = int(address["channel"])
         self._question = int(address["message"])
         self._name = uuid4().hex  # no other surface's: under its names Discord knows what has been deleted since
         self._posted = 0
-
-    def waits(self) -> None:
-        self._receipts.give(self._address)
-
-    def waited(self) -> None:
-        self._receipts.given(self._address)
-
-    async def begun(self) -> None:
-        self._receipts.take_back(self._address)
 
     @property
     def _posts(self) -> Budget:

@@ -56,10 +56,8 @@ class SlackSurface(MessageSurface):
     limits = LIMITS
 
     def __init__(self, api: SlackApi, receipts: Receipts, address: Mapping[str, Any], turn_id: str) -> None:
-        super().__init__()
+        super().__init__(receipts, address)
         self._api = api
-        self._receipts = receipts
-        self._address = address
         self._team = str(address["team"])
         self._channel = str(address["channel"])
         self._thread_ts = str(address["thread_ts"])
@@ -69,15 +67,6 @@ class SlackSurface(MessageSurface):
         self._files = Files(api, self._team)
         self._is_in_doubt = False  # whether a post may have taken effect twice
         self._streamed: dict[str, int] = {}  # the positions of messages that bear no mark, since they were streamed
-
-    def waits(self) -> None:
-        self._receipts.give(self._address)
-
-    def waited(self) -> None:
-        self._receipts.given(self._address)
-
-    async def begun(self) -> None:
-        self._receipts.take_back(self._address)
 
     @property
     def _posts(self) -> Budget:

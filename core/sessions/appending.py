@@ -68,7 +68,7 @@ class Appender:
             return
         if (await connection.execute(sa.select(sessions.c.id).where(sessions.c.id == self.session))).first() is None:
             raise SessionNotFoundError(f"Session not found: {self.session}")
-        raise SessionResetError(f"session {self.session} was reset: generation {self.generation} has ended")
+        raise SessionResetError.of(self.session, self.generation)
 
     async def _change_state(self, connection: AsyncConnection, event: Event) -> None:
         if event.actions.state_delta:

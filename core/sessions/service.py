@@ -223,8 +223,7 @@ async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str,
         StoreError: the id is another app's or user's.
         IntegrityError: another transaction has just done the same; try again.
     """
-    query = sa.select(sessions).where(sessions.c.id == session_id).with_for_update()
-    row = (await connection.execute(query)).one_or_none()
+    row = await _life_of(connection, session_id, is_kept=True)
     if row is None:
         row = await _begin_life(connection, app=app, user_id=user_id, session_id=session_id)
     if (row.app, row.user_id) != (app, user_id):
@@ -240,8 +239,10 @@ async def _begin_life(connection: AsyncConnection, *, app: str, user_id: str, se
     return row
 
 
-async def _life_of(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
-    return (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()
+async def _life_of(connection: AsyncConnection, session_id: str, *, is_kept: bool = False) -> sa.Row[Any] | None:
+    """A session's row, if it is there; `is_kept` from all others until the end of the transaction."""
+    query = sa.select(sessions).where(sessions.c.id == session_id)
+    return (await connection.execute(query.with_for_update() if is_kept else query)).one_or_none()
 
 
 async def _forget(connection: AsyncConnection, session_id: str) -> None:

@@ -10,7 +10,13 @@ from channels import messages
 from channels.budget import Budget, Window
 from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priority
 from channels.messages import Edited, MessageSurface, Posted
+from channels.receipts import Address, Receipts
 from core.errors import SurfaceError
+
+
+async def _unsaid(_address: Address) -> None:
+    """No sign is of any matter here."""
+
 
 PLENTY = Budget(Window(calls=1000, seconds=1.0))
 
@@ -19,7 +25,7 @@ class Board(MessageSurface):
     """Messages in a dictionary; a tick goes as long as there is budget."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(Receipts(_unsaid, _unsaid), {})
         self.messages: dict[str, str] = {}
         self.previous: dict[str, str | None] = {}
         self.buttons: dict[str, Sequence[Button]] = {}
@@ -39,12 +45,6 @@ class Board(MessageSurface):
     @property
     def _edits(self) -> Budget:
         return self.edits
-
-    def waits(self) -> None: ...
-
-    def waited(self) -> None: ...
-
-    async def begun(self) -> None: ...
 
     def _may(self, priority: Priority) -> bool:
         self.calls += 1

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -58,13 +58,22 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
 
 
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Faulty]:
-    database = Faulty(database_url)
+D = TypeVar("D", bound=Database)
+
+
+@asynccontextmanager
+async def with_tables(database: D) -> AsyncIterator[D]:
+    """A database with all tables, and closed in the end: one of PostgreSQL has them already."""
     if database.is_sqlite:
         await migrate(database)
     yield database
     await database.aclose()
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Faulty]:
+    async with with_tables(Faulty(database_url)) as database:
+        yield database
 
 
 @pytest.fixture

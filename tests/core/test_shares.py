@@ -7,6 +7,7 @@ import pytest
 from core import shares
 from core.lease import Lease
 from core.shares import Shares, Uses
+from tests.channels.wiring import until
 from tests.core.conftest import Faulty
 
 
@@ -36,10 +37,3 @@ async def test_workers_are_told_what_the_others_use_until_those_are_gone(
             await until(lambda: other[-1:] == [[{"edit": (2, 20)}]])
         await until(lambda: told[-1] == [])
     await database.aclose()
-
-
-async def until(condition: object) -> None:
-    assert callable(condition)
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - it is the other side that changes, in its own time
-            await asyncio.sleep(0.01)

@@ -17,11 +17,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.errors import SessionResetError, StoreError
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.migrate import migrate
 from core.store.schema import blobs, messages, state
 from core.store.statement import Statement
 from core.tokens import TokenCounter
 from sandbox.postgres import PostgresSandbox
+from tests.core.conftest import with_tables
 from tests.core.sessions.speech import answered, called, replied, said, texts
 
 APP, USER = "app", "place"
@@ -51,11 +51,8 @@ class Deaf(Database):
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Deaf]:
-    database = Deaf(database_url)
-    if database.is_sqlite:
-        await migrate(database)
-    yield database
-    await database.aclose()
+    async with with_tables(Deaf(database_url)) as database:
+        yield database
 
 
 @pytest.fixture
