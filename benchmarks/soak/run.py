@@ -165,9 +165,14 @@ class Soak:
         )
 
     async def _talk(self, sessions: Sequence[Session], trouble: Trouble) -> None:
-        """Have all of it said, and trouble made meanwhile."""
+        """Have all of it said, and trouble made meanwhile: but for the first word in each session, since a place in which
+        the bot has never spoken is not looked into.
+        """
         waiting = asyncio.Semaphore(self._load.at_once)
         each = self._load.messages // self._load.sessions
+        async with asyncio.TaskGroup() as group:
+            for session in sessions:
+                group.create_task(self._burst(session, 1, waiting))
         async with asyncio.TaskGroup() as group:
             troubling = group.create_task(self._trouble(trouble), name="trouble")
             talks = [group.create_task(self._session(session, each, waiting)) for session in sessions]
@@ -177,17 +182,21 @@ class Soak:
 
     async def _session(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
         while len(session.said) < messages:
-            async with waiting:
-                names = []
-                for _ in range(min(messages - len(session.said), self._dice.choice(BURSTS))):
-                    names.append(await session.say())
-                    self._said += 1
-                    self._progress.set()
-                    await asyncio.sleep(self._dice.choice(PAUSES))
-                await session.wait(names)
+            await self._burst(session, min(messages - len(session.said), self._dice.choice(BURSTS)), waiting)
+
+    async def _burst(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
+        """Say some messages, and wait until they are answered."""
+        async with waiting:
+            names = []
+            for _ in range(messages):
+                names.append(await session.say())
+                self._said += 1
+                self._progress.set()
+                await asyncio.sleep(self._dice.choice(PAUSES))
+            await session.wait(names)
 
     async def _trouble(self, trouble: Trouble) -> None:
-        due = self._load.every
+        due = self._said + self._load.every
         while True:
             await self._progress.wait()
             self._progress.clear()

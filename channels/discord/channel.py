@@ -187,10 +187,9 @@ class DiscordChannel:
             if (call := self._call_in(message)) is None:
                 return None
             try:
-                await self._intake.take(call)
+                await self._gaps.hear(call)
             except StoreError as error:
                 log.warning("a message cannot be kept yet: %s", error)
-                self._gaps.missed(call)
 
     def _call_in(self, message: discord.Message) -> Call | None:
         """The call in a message, if it is one."""

@@ -16,7 +16,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels import words
 from channels.channel import Heard
 from channels.gaps import Bounds, Gaps
-from channels.intake import Call, Intake
+from channels.intake import Intake
 from channels.slack.api import SlackApi, is_passing, refusal
 from channels.slack.hearing import NAME, hear, place
 from channels.slack.history import History
@@ -27,7 +27,7 @@ from channels.slack.streams import Streaming, Streams, StreamSurface
 from channels.slack.surface import SlackSurface
 from channels.slack.text import plain, to_words, users_named
 from channels.slack.tiers import TIER_4
-from core.errors import SettingsError, StoreError, SurfaceError
+from core.errors import SettingsError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Inbox
 from core.places import Places
@@ -166,21 +166,13 @@ class SlackChannel:
             return BoltResponse(status=200)
         try:
             if body.get("type") == "event_callback" and (call := hear(body)):
-                await self._take(call)
+                # what is not kept now is kept as soon as it can be: Slack, which delivers it again as well, may do so
+                # later, and does so three times at the most
+                await self._gaps.hear(call)
         except Exception as error:
             log.error("an event could not be taken: %s", traced(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
-
-    async def _take(self, call: Call) -> None:
-        """Take in a message. What the database does not take is kept as soon as it does: Slack, which delivers it again
-        as well, may do so later, and does so three times at the most.
-        """
-        try:
-            await self._intake.take(call)
-        except StoreError:
-            self._gaps.missed(call)
-            raise
 
     async def _take_press(self, body: Mapping[str, Any], button: str) -> None:
         """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
