@@ -146,8 +146,8 @@ class Gaps:
             self._wake.set()
 
     async def hear(self, call: Call) -> None:
-        """Take in what was just said, behind what was said before it in its place and was not heard or kept yet. A reset
-        waits for nothing that was not heard.
+        """Take in what was just said, behind what was said before it in its place and was not heard or kept yet. A
+        reset waits for nothing that was not heard.
 
         Raises:
             StoreError: it is not kept yet, and will be as soon as that can be done.

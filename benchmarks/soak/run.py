@@ -165,8 +165,8 @@ class Soak:
         )
 
     async def _talk(self, sessions: Sequence[Session], trouble: Trouble) -> None:
-        """Have all of it said, and trouble made meanwhile: but for the first word in each session, since a place in which
-        the bot has never spoken is not looked into.
+        """Have all of it said, and trouble made meanwhile: but for the first word in each session, since the bot does
+        not look into a place in which it has never spoken.
         """
         waiting = asyncio.Semaphore(self._load.at_once)
         each = self._load.messages // self._load.sessions
