@@ -38,7 +38,6 @@ LOOK_SECONDS = 900.0
 PAUSES = (0.1,) * 20 + (0.5,) * 6 + (2.0, 5.0, 15.0, 30.0)
 
 #: The most seconds for which a message that was just said waits for those that were said before it and not heard.
-#: Slack: it has to be acknowledged within 3 seconds.
 BEHIND_SECONDS = 2.0
 
 #: Seconds to wait before the database is asked again since when nothing was heard.
@@ -79,6 +78,8 @@ class Gaps:
         channel: the channel's name.
         take: takes in a message; raises `StoreError` if it cannot be kept.
         heard_at: the time of the channel's last sign of life (seconds since the epoch); 0 before the first.
+        holds: whether what is just said waits for a look at its place, as long as there is a gap. That is for a
+            channel that one process hears: another one would hold up nothing of what it hears.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Gaps:
         take: Callable[[Call], Awaitable[None]],
         look: Look,
         heard_at: Callable[[], float],
+        holds: bool,
     ) -> None:
         self._channel = channel
         self._places = places
@@ -97,6 +99,7 @@ class Gaps:
         self._take = take
         self._look = look
         self._heard_at = heard_at
+        self._holds = holds
         self._missed: dict[str, Call] = {}
         self._since = inf  # the beginning of what is to be looked for
         self._looking_since = inf
@@ -152,7 +155,7 @@ class Gaps:
         Raises:
             StoreError: it is not kept yet, and will be as soon as that can be done.
         """
-        if (self._is_open or not self._began.is_set()) and not call.is_reset:
+        if self._holds and (self._is_open or not self._began.is_set()) and not call.is_reset:
             try:
                 async with asyncio.timeout(BEHIND_SECONDS):
                     await self._began.wait()

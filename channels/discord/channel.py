@@ -58,7 +58,7 @@ class DiscordChannel:
         self._receipts = receipts(self._api)
         self._intake = Intake(inbox, self._receipts, self._surface_of)
         look = History(self._api, serves=self._serves, hear=self._call_in).look
-        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
+        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at, holds=True)
         self._gateway = Gateway(self._connection, on_back=self._gaps.open)
         self._leadership = leadership
         self._leading: asyncio.Task[None] | None = None

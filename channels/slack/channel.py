@@ -104,7 +104,7 @@ class SlackChannel:
         )
         self._app.command(RESET_COMMAND)(self._take_reset_command)
         look = History(self._api).look
-        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
+        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at, holds=False)
         self._socket = Socket(self._app, settings.app_token, on_back=self._gaps.open)
 
     async def start(self) -> None:

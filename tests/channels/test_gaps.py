@@ -42,7 +42,9 @@ class World:
         self.looks: list[float] = []
         self.is_down = self.is_stuck = False
         self.refused: set[str] = set()
-        self.gaps = Gaps("test", places, bounds, take=self._take, look=self._look, heard_at=lambda: self.heard_at)
+        self.gaps = Gaps(
+            "test", places, bounds, take=self._take, look=self._look, heard_at=lambda: self.heard_at, holds=True
+        )
 
     async def _take(self, call: Call) -> None:
         if self.is_down or call.inbound.text in self.refused:
