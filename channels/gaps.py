@@ -33,9 +33,11 @@ MOST_PLACES = 500
 #: The most seconds that one look may take; what it has not come to by then is left.
 LOOK_SECONDS = 900.0
 
-#: Seconds to wait before what could not be looked for or kept is tried again, the last one from then on. Short at
-#: first: what is said meanwhile, and kept by another worker, is to be answered behind it.
-PAUSES = (0.1,) * 20 + (0.5,) * 6 + (2.0, 5.0, 15.0, 30.0)
+#: Seconds to wait before what could not be looked for is tried again, the last one from then on.
+PAUSES = (0.5, 2.0, 5.0, 15.0, 30.0)
+
+#: The same for what could not be kept: soon, for another worker may keep what is said next as soon as that can be done.
+KEEP_PAUSES = (*(0.1,) * 50, *(0.25,) * 40, *PAUSES)
 
 #: The most seconds for which a message that was just said waits for those that were said before it and not heard.
 BEHIND_SECONDS = 2.0
@@ -104,7 +106,8 @@ class Gaps:
         self._since = inf  # the beginning of what is to be looked for
         self._looking_since = inf
         self._kept = 0.0
-        self._wake = asyncio.Event()
+        self._opened = asyncio.Event()
+        self._unkept = asyncio.Event()
         self._began = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._first = dict[str, asyncio.Task[None]]()  # looks at places in which somebody speaks while there is a gap
@@ -121,7 +124,12 @@ class Gaps:
         if heard_at is not None:
             self._kept = heard_at
             self.open(heard_at)
-        for work in (self._close_all(), self._keep_up()):
+        works = (
+            self._persist(self._take_missed, self._unkept, KEEP_PAUSES),
+            self._persist(self._look_back, self._opened, PAUSES),
+            self._keep_up(),
+        )
+        for work in works:
             self._tasks.append(asyncio.create_task(work, name=f"gaps of {self._channel}"))
         self._began.set()
 
@@ -146,7 +154,7 @@ class Gaps:
         if self._bounds.hours:
             self._since = min(since, self._since)
             self._first = {place: task for place, task in self._first.items() if not task.done()}
-            self._wake.set()
+            self._opened.set()
 
     async def hear(self, call: Call) -> None:
         """Take in what was just said, behind what was said before it in its place and was not heard or kept yet. A
@@ -170,12 +178,14 @@ class Gaps:
         except StoreError:
             self.missed(call)
             raise
+        if self._missed:  # the database is back
+            self._unkept.set()
 
     def missed(self, call: Call) -> None:
         """A message was heard and could not be kept: it is kept as soon as that can be done."""
         if len(self._missed) < MOST_MISSED:
             self._missed[call.inbound.event_key] = call
-            self._wake.set()
+            self._unkept.set()
         else:
             self.open(call.inbound.sent_at)
 
@@ -198,34 +208,29 @@ class Gaps:
         try:
             await self._catch_up(since, only=place_id)
         except Exception as error:  # its turn comes
+            self._first.pop(place_id, None)
             log.info("%s: a place cannot be looked into first: %s", self._channel, traced(error))
 
     def _bounded(self, since: float) -> float:
         """From when on to look for what was not heard since then."""
         return max(since - MARGIN, time.time() - self._bounds.hours * 3600)
 
-    async def _close_all(self) -> None:
+    async def _persist(self, work: Callable[[], Awaitable[None]], wake: asyncio.Event, pauses: Sequence[float]) -> None:
+        """Do `work` whenever `wake` says so, again and again until it succeeds."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            for pause in chain(PAUSES, repeat(PAUSES[-1])):
-                if await self._close():
+            await wake.wait()
+            wake.clear()
+            told = ""
+            for pause in chain(pauses, repeat(pauses[-1])):
+                reason = await _failure(work)
+                if not reason:
                     break
+                if reason != told:
+                    log.warning("%s: what was not heard cannot be caught up with yet: %s", self._channel, reason)
+                    told = reason
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), pause)
-                self._wake.clear()
-
-    async def _close(self) -> bool:
-        """Close all gaps; false if that is to be tried again."""
-        is_done = True
-        for work in (self._take_missed, self._look_back):
-            try:
-                await work()
-            except Exception as error:
-                reason = str(error) if isinstance(error, ParleyError) else traced(error)
-                log.warning("%s: what was not heard cannot be caught up with yet: %s", self._channel, reason)
-                is_done = False
-        return is_done
+                    await asyncio.wait_for(wake.wait(), pause)
+                wake.clear()
 
     async def _take_missed(self) -> None:
         """Take in what could not be kept, in its order; what cannot be kept by its own fault holds up no other."""
@@ -330,3 +335,12 @@ class Gaps:
         if until and until != self._kept:
             await self._places.keep_heard_at(self._channel, until)
             self._kept = until
+
+
+async def _failure(work: Callable[[], Awaitable[None]]) -> str:
+    """Why it has failed, if it has."""
+    try:
+        await work()
+    except Exception as error:
+        return str(error) if isinstance(error, ParleyError) else traced(error)
+    return ""

@@ -69,6 +69,7 @@ async def world_of(places: Places, *, hours: float = 1e9) -> AsyncIterator[World
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaps, "PAUSES", (0.01,))
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.01,))
     monkeypatch.setattr(gaps, "KEEP_SECONDS", 0.01)
 
 

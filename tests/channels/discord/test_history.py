@@ -20,6 +20,7 @@ CHANNEL = "GET /channels/{channel}"
 @pytest.fixture(autouse=True)
 def quick_tries(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(gaps, "PAUSES", (0.05,))
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.05,))
     caplog.set_level("INFO", "channels")
 
 

@@ -19,6 +19,7 @@ from tests.channels.wiring import until
 @pytest.fixture(autouse=True)
 def quick_tries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaps, "PAUSES", (0.05,))
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.05,))
 
 
 def answers(slack: SlackSandbox, message: Message) -> list[str]:
