@@ -2,7 +2,8 @@
 
 Two messages of a conversation that reach two processes may be kept the wrong way round, and one that nobody heard is
 found while a later one is answered. Nothing waits for that: the turn begins anew, and answers all of it in its order.
-One that has called a tool, or whose answer is kept, does not: what came too late is answered behind it.
+One that has called a tool, or whose answer is kept, does not: what came too late is answered behind it. Nor does one
+that was taken from a worker which may only have been slow, and may still store what it has run.
 """
 
 from collections.abc import Collection
@@ -29,7 +30,7 @@ def is_overtaken() -> sa.ColumnElement[bool]:
         tool_calls.c.session == turns.c.session, tool_calls.c.run.in_((turns.c.id, turns.c.id.concat(_CORRECTED)))
     )
     begins = turns.c.state.in_(("queued", "running")) & (turns.c.kind == "message") & turns.c.cancel.is_(None)
-    return begins & waits & ~used
+    return begins & (turns.c.attempt == 1) & waits & ~used
 
 
 async def take_in(connection: AsyncConnection, turn_ids: Collection[str]) -> None:
