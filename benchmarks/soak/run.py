@@ -148,7 +148,7 @@ class Soak:
             ]
             began = time.monotonic()
             await self._talk(sessions, trouble)
-            left = await _at_rest(databases)
+            left = await _at_rest(databases, sessions)
             seconds = time.monotonic() - began
             accepted = {text for database in databases for text in await _accepted(database)}
         verdicts = [(session, judge(session.said, session.place.shown())) for session in sessions]
@@ -224,8 +224,8 @@ def _data() -> str:
     return str(Path(".parley").absolute())
 
 
-async def _at_rest(databases: Sequence[Database]) -> int:
-    """Wait until nothing is under way, but no longer than `REST`; what still is."""
+async def _at_rest(databases: Sequence[Database], sessions: Sequence[Session]) -> int:
+    """Wait until nothing is under way and all is answered, but no longer than `REST`; what still is under way."""
     waiting = sa.select(sa.func.count()).select_from(inbox).where(is_waiting(inbox))
     running = sa.select(sa.func.count()).select_from(turns).where(is_under_way(turns))
     deadline = time.monotonic() + REST
@@ -236,7 +236,8 @@ async def _at_rest(databases: Sequence[Database]) -> int:
                 left += (await connection.execute(waiting)).scalar_one() + (
                     await connection.execute(running)
                 ).scalar_one()
-        if not left or time.monotonic() > deadline:
+        is_done = not left and all(answered(at.place.shown()).issuperset(at.said) for at in sessions)
+        if is_done or time.monotonic() > deadline:
             return left
         await asyncio.sleep(0.5)
 
