@@ -175,7 +175,7 @@ class Answerer:
         match reason:
             case turns.RESET:
                 await self._close(turn, reply, words.RESET_STOPPED, "cancelled", reason)
-            case turns.STOP:
+            case turns.STOP | turns.WITHDRAWN:
                 await self._close(turn, reply, words.STOPPED, "cancelled", reason)
             case turns.SHUTDOWN:
                 if not reply.is_closed:  # what is kept is shown by the next one

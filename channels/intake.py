@@ -10,9 +10,10 @@ from weakref import WeakValueDictionary
 from channels import words
 from channels.channel import Surface
 from channels.receipts import Receipts
+from core.again import Refused
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Accepted, Inbox, Refused
+from core.inbox import Accepted, Inbox
 from core.secrets import traced
 
 #: What the id of the button begins with that has a turn tried again; behind a colon is the turn's.
@@ -84,14 +85,14 @@ class Intake:
             What there is to say to him about it, if anything.
         """
         try:
-            tried = await self._inbox.retry(button.removeprefix(f"{RETRY}:"), author=author)
+            tried = await self._inbox.again(button.removeprefix(f"{RETRY}:"), author=author, kind="retry")
         except StoreError as error:
             log.error("a turn cannot be tried again: %s", traced(error))
             return words.sorry(error.public)
         match tried:
             case Refused.NOT_THEIRS:
                 return words.NOT_YOURS
-            case Refused.OVER:
+            case Refused():
                 return words.OVER
             case Accepted.WAITS, Inbound() as inbound:
                 self._receipts.give(inbound.address)
