@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 import core.inbox
 from core.errors import StoreError
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.inbox import Accepted, Inbox, Refused
 from core.sessions.service import ensure_session
 from core.store.database import Database
@@ -138,7 +138,8 @@ async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: Inb
 
 
 async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: Inbox, turns: Turns) -> None:
-    message = replace(inbound("hé 😀"), address={"channel": "C1", "deep": [1, None]}, attachments=("a.png", "b"))
+    file = Attachment("a.png", "image/png", 3, {"url": "https://a/b", "id": 1})
+    message = replace(inbound("hé 😀"), address={"channel": "C1", "deep": [1, None]}, attachments=(file,))
     await inbox.accept(message)
     (turn,) = await turns.claim(1)
     assert turn.inbound == message
