@@ -1,6 +1,7 @@
 """What all tests stand on: how long they look for what nobody thought of, and a PostgreSQL of their own.
 
-`make test ARGS="--hypothesis-profile thorough"` looks longer.
+`make test ARGS="--hypothesis-profile thorough"` looks longer; with `--outage 60`, a database that goes away is away for
+a minute.
 """
 
 import asyncio
@@ -17,6 +18,16 @@ from sandbox.postgres import PostgresSandbox
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
 settings.load_profile("quick")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--outage", type=float, default=6.0, help="seconds for which a database that goes away is away")
+
+
+@pytest.fixture(scope="session")
+def outage(pytestconfig: pytest.Config) -> float:
+    """Seconds for which a database that goes away is away: longer than it takes to notice."""
+    return float(pytestconfig.getoption("outage"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

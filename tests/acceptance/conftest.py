@@ -32,6 +32,10 @@ class Program:
     def log(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
     async def start(self, command: str = "run", *, typed: str = "") -> None:
         self._before = len(self.log)
         with self._log.open("ab") as log:
