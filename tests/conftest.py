@@ -4,15 +4,15 @@
 """
 
 import asyncio
-import uuid
+import functools
+import ssl
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-from core.store.database import Database
-from core.store.migrate import migrate
 from sandbox.postgres import PostgresSandbox
+from tests import tables
 
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
@@ -27,6 +27,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(str(table))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_trust() -> Iterator[None]:
+    """Each HTTP client reads the certificates of all authorities, 40 ms of work; here all share what one has read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresSandbox]:
     """A server for all tests of a process."""
@@ -35,23 +43,20 @@ def postgres_server() -> Iterator[PostgresSandbox]:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresSandbox) -> str:
-    """A database with all tables and nothing in them, to be copied."""
-
-    async def filled(url: str) -> None:
-        database = Database(url)
-        await migrate(database)
-        await database.aclose()
-
+def postgres_url(postgres_server: PostgresSandbox) -> str:
+    """Of a database with all tables, for one test after the other."""
+    url = postgres_server.create("tests")
     with asyncio.Runner() as runner:
-        runner.run(filled(driven(postgres_server.create("template"))))
-    return "template"
+        runner.run(tables.migrated(driven(url)))
+    return url
 
 
 @pytest.fixture
-def postgres(postgres_server: PostgresSandbox, postgres_template: str) -> str:
-    """The URL of a database of its own, with all tables."""
-    return driven(postgres_server.create(f"test_{uuid.uuid4().hex}", template=postgres_template))
+def postgres(postgres_url: str) -> str:
+    """The URL of a database with all tables and nothing in them."""
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(tables.empty(postgres_url))
+    return driven(postgres_url)
 
 
 def driven(url: str) -> str:
