@@ -4,19 +4,22 @@
 """
 
 import asyncio
-import functools
-import ssl
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 from sandbox.postgres import PostgresSandbox
-from tests import tables
+from tests import tables, trust
 
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
 settings.load_profile("quick")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first, so that no worker is left alone with it in the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -29,9 +32,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_trust() -> Iterator[None]:
-    """Each HTTP client reads the certificates of all authorities, 40 ms of work; here all share what one has read."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
+        trust.share(patch.setattr)
         yield
 
 

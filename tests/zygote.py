@@ -21,6 +21,9 @@ from select import select
 from types import TracebackType
 from typing import Any, Self
 
+import httpcore2
+
+from tests import trust
 from tests.environment import inherited
 
 #: Seconds that the imports may take.
@@ -123,6 +126,8 @@ def _warm(mould: str) -> Callable[..., None]:
 
     for module in LATE:
         import_module(module)
+    trust.share()
+    httpcore2.default_ssl_context(_trust_env=True)  # as a client does
     asyncio.run(warm_up())
     gc.collect()
     gc.freeze()

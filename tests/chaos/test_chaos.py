@@ -18,7 +18,7 @@ from tests.zygote import Zygote
 ONCE, TWICE = 25, 5
 SEED = 5
 
-pytestmark = pytest.mark.timeout(600)  # on a machine that is at its limits
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on a machine that is at its limits
 
 
 @pytest.fixture(scope="module")
