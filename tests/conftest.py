@@ -5,8 +5,11 @@ a minute.
 """
 
 import asyncio
+import os
+import subprocess
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -63,6 +66,18 @@ def postgres_template(postgres_server: PostgresSandbox) -> str:
 def postgres(postgres_server: PostgresSandbox, postgres_template: str) -> str:
     """The URL of a database of its own, with all tables."""
     return driven(postgres_server.create(f"test_{uuid.uuid4().hex}", template=postgres_template))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MB; who may make none does without the test."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system can be made by root alone")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def driven(url: str) -> str:

@@ -142,6 +142,12 @@ def upgrade() -> None:
     op.create_index(op.f("ix_turns_session"), "turns", ["session"], unique=False)
     op.create_index("ix_turns_finished_at", "turns", ["finished_at"], unique=False)
     op.create_table(
+        "pulse",
+        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_pulse")),
+    )
+    op.create_table(
         "workers",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("lease", sa.Double(), nullable=False),
