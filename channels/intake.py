@@ -29,10 +29,12 @@ class Call:
     Attributes:
         is_called: whether it calls the bot by name or is written to it alone. Otherwise it is one that the
             bot answers only where it speaks already.
+        is_late: whether it was said a while ago, and others after it may have been heard before.
     """
 
     inbound: Inbound
     is_called: bool
+    is_late: bool = False
 
     @property
     def is_reset(self) -> bool:
@@ -69,7 +71,7 @@ class Intake:
         if not call.is_called and not await self._inbox.is_session(inbound.session_id):
             return
         if call.is_reset:
-            if await self.reset(inbound):
+            if await self.reset(inbound, is_late=call.is_late):
                 self.run(self._say(inbound, words.RESET_DONE), name="confirmation")
         elif await self._inbox.accept(inbound) is Accepted.WAITS:
             self._receipts.give(inbound.address)
@@ -98,13 +100,13 @@ class Intake:
                 self._receipts.give(inbound.address)
         return ""
 
-    async def reset(self, inbound: Inbound) -> bool:
-        """Start the session of `inbound` over; false if that was done before.
+    async def reset(self, inbound: Inbound, *, is_late: bool = False) -> bool:
+        """Start the session of `inbound` over; false if that was done before, or comes too late.
 
         Raises:
             StoreError: nothing was changed.
         """
-        dropped = await self._inbox.reset(inbound)
+        dropped = await self._inbox.reset(inbound, is_late=is_late)
         for waiting in dropped or ():
             self._receipts.take_back(waiting.address)
         return dropped is not None

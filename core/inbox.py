@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import Enum, auto
+from math import inf
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -169,12 +170,16 @@ class Inbox:
         self._end(ended, WITHDRAWN)
         return withdrawn
 
-    async def reset(self, inbound: Inbound) -> list[Inbound] | None:
+    async def reset(self, inbound: Inbound, *, is_late: bool = False) -> list[Inbound] | None:
         """Keep a message that starts its session over, and do so: what is stored of the session goes, what
         waits is not answered, and what still runs can store nothing more.
 
+        Args:
+            is_late: whether it was said a while ago. It concerns nothing then that was said after it, and nothing at
+                all if that has a turn by now.
+
         Returns:
-            What waited and will not be answered; nothing at all if the message was here before.
+            What waited and will not be answered; nothing at all if the message was here before or comes too late.
 
         Raises:
             StoreError: nothing was changed.
@@ -183,9 +188,14 @@ class Inbox:
         async def work(connection: AsyncConnection) -> tuple[list[Inbound], str | None] | None:
             if await self._keep(connection, inbound, outcome="reset") is Accepted.KNOWN:
                 return None
+            if is_late and await _is_overtaken(connection, inbound):
+                kept = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
+                await connection.execute(kept.values(outcome="overtaken"))
+                return None
             # first the turns: who takes one up holds it before the messages, and must not hold up what holds him up
             under_way = await self._turns.cancel(connection, inbound.session_id, RESET)
-            return await self._start_over(connection, inbound.session_id), under_way
+            until = inbound.sent_at if is_late else inf
+            return await self._start_over(connection, inbound.session_id, until), under_way
 
         done = await self._write(work)
         if done is None:
@@ -261,17 +271,25 @@ class Inbox:
         )
         return Accepted.WAITS if is_behind else Accepted.NEXT
 
-    async def _start_over(self, connection: AsyncConnection, session_id: str) -> list[Inbound]:
+    async def _start_over(self, connection: AsyncConnection, session_id: str, until: float) -> list[Inbound]:
+        """Begin a new generation, to which belongs what waits and was said after `until`.
+
+        Returns:
+            What else waited.
+        """
         await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
-        await self._service.begin_generation(connection, session_id)
+        generation = await self._service.begin_generation(connection, session_id)
         here = inbox.c.session == session_id
-        waiting = here & is_waiting(inbox)
+        later = here & is_waiting(inbox) & (inbox.c.sent_at > until)
+        await connection.execute(sa.update(inbox).where(later).values(generation=generation))
+        waiting = here & is_waiting(inbox) & (inbox.c.sent_at <= until)
         dropped = (await connection.execute(sa.select(inbox.c.inbound).where(waiting))).scalars().all()
         await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
         needed = sa.exists().where(
             turns.c.session == session_id, is_under_way(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
         )
-        await connection.execute(sa.update(inbox).where(here, ~needed).values(inbound=None, revised=None))
+        over = here & ~is_waiting(inbox) & ~needed
+        await connection.execute(sa.update(inbox).where(over).values(inbound=None, revised=None))
         return [message for said in dropped if (message := readable(said))]
 
 
@@ -325,3 +343,10 @@ def _comes_behind(session: str | sa.ColumnElement[str], key: str | sa.ColumnElem
     others = inbox.alias("others")
     waiting = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
     return waiting | sa.exists().where(turns.c.session == session, is_under_way(turns))
+
+
+async def _is_overtaken(connection: AsyncConnection, reset: Inbound) -> bool:
+    """Whether a turn has taken what was said in the session after its `reset`."""
+    later = inbox.c.turn.is_not(None) & (inbox.c.sent_at > reset.sent_at)
+    query = sa.select(sa.exists().where(inbox.c.session == reset.session_id, later))
+    return bool((await connection.execute(query)).scalar_one())

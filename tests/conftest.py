@@ -5,7 +5,10 @@ a minute.
 """
 
 import asyncio
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -70,6 +73,18 @@ def postgres(postgres_url: str) -> str:
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         runner.run(tables.empty(postgres_url))
     return driven(postgres_url)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MB; who may make none does without the test."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system can be made by root alone")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def driven(url: str) -> str:

@@ -46,7 +46,7 @@ class Memory:
         self.accepted.append(inbound.event_key)
         return self.becomes
 
-    async def reset(self, _inbound: Inbound) -> Sequence[Inbound] | None:
+    async def reset(self, _inbound: Inbound, *, is_late: bool = False) -> Sequence[Inbound] | None:
         return self.dropped
 
 
