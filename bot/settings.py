@@ -46,6 +46,7 @@ class Settings(BaseSettings):
     discord_guilds: Annotated[tuple[int, ...], NoDecode] = ()
 
     model: str = DEFAULT_MODEL
+    models: Annotated[tuple[str, ...], NoDecode] = ()
     google_api_key: SecretStr | None = None
     google_base_url: str | None = None
     openai_api_key: SecretStr | None = None
@@ -89,7 +90,7 @@ class Settings(BaseSettings):
             raise ValueError(NAME_RULE)
         return value
 
-    @field_validator("tools", mode="before")
+    @field_validator("tools", "models", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

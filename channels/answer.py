@@ -141,6 +141,7 @@ class Answerer:
             session_id=turn.session_id,
             text="\n\n".join(said.text for said in heard),
             speaker=heard[-1].speaker,
+            model=turn.model,
             run_id=turn.origin,
             generation=turn.generation,
         )
