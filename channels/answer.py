@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 #: How often a turn is begun whose worker does not live to its end, unless it is told otherwise.
 MOST_ATTEMPTS = 3
 
+#: What is said of a turn that is ended, by the reason.
+_LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
+
 #: Seconds that a shutdown waits for tools.
 TOOL_SECONDS = 3.0
 
@@ -184,10 +187,8 @@ class Answerer:
     async def _cancelled(self, turn: Turn, reply: Reply, reason: str) -> None:
         """End what was cancelled, or leave it to another worker."""
         match reason:
-            case turns.RESET:
-                await self._close(turn, reply, words.RESET_STOPPED, "cancelled", reason)
-            case turns.STOP:
-                await self._close(turn, reply, words.STOPPED, "cancelled", reason)
+            case turns.RESET | turns.STOP | turns.WITHDRAWN:
+                await self._close(turn, reply, _LAST_WORDS[reason], "cancelled", reason)
             case turns.SHUTDOWN:
                 if not reply.is_closed:  # what is kept is shown by the next one
                     try:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from channels.markdown.dialect import MARKDOWN, Dialect
 from core.errors import SurfaceError
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.shares import Uses
 
 
@@ -132,10 +132,11 @@ class Heard:
     speaker: str
 
     @classmethod
-    def of(cls, said: str, speaker: str, attachments: Sequence[str], *, alone: bool) -> "Heard":
+    def of(cls, said: str, speaker: str, attachments: Sequence[Attachment], *, alone: bool) -> "Heard":
         """What was said, the files that came along by name; first the speaker's name, unless one speaks `alone`."""
         if attachments:
-            said = f"{said}\n[{speaker} sent files that you cannot open: {', '.join(attachments)}]".strip()
+            names = ", ".join(file.name for file in attachments)
+            said = f"{said}\n[{speaker} sent files that you cannot open: {names}]".strip()
         said = said or f"[{speaker} called you without saying anything]"
         return cls(said if alone else f"{speaker}: {said}", speaker)
 

@@ -11,9 +11,10 @@ from channels import words
 from channels.buttons import wished
 from channels.channel import Surface
 from channels.receipts import Receipts
+from core.again import Refused
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Accepted, Inbox, Refused
+from core.inbox import Accepted, Inbox
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -92,20 +93,22 @@ class Intake:
         """
         say = words.of(locale)
         match wished(button):
-            case "retry", turn_id:
+            case ("retry" | "regenerate" | "revise") as kind, turn_id:
                 pass
             case _:
                 return say(words.NOT_MINE)
         try:
-            tried = await self._inbox.retry(turn_id, author=author)
+            again = await self._inbox.again(turn_id, author=author, kind=kind)
         except StoreError as error:
-            log.error("a turn cannot be tried again: %s", traced(error))
+            log.error("a turn cannot be answered once more: %s", traced(error))
             return say.sorry(error.public)
-        match tried:
+        match again:
             case Refused.NOT_THEIRS:
                 return say(words.NOT_YOURS)
             case Refused.OVER:
                 return say(words.OVER)
+            case Refused.NEWER:
+                return say(words.NEWER)
             case Accepted.WAITS, Inbound() as inbound:
                 self._receipts.give(inbound.address)
         return ""

@@ -4,7 +4,7 @@ import discord
 
 from channels.discord.text import to_words, without_mention
 from channels.intake import Call
-from core.inbound import Inbound, storable
+from core.inbound import Attachment, Inbound, storable
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "discord"
@@ -46,7 +46,7 @@ def hear(message: discord.Message, bot: discord.abc.User) -> Call | None:
         author=str(message.author.id),
         text=storable(_words(message, without_mention(message.content, *own))),
         sent_at=sent_at(message.id),
-        attachments=tuple(attachment.filename for attachment in message.attachments),
+        attachments=tuple(map(_attachment, message.attachments)),
     )
     return Call(inbound, is_called)
 
@@ -85,6 +85,15 @@ def sent_at(snowflake: int) -> float:
 def snowflake(at: float) -> int:
     """The id that is smaller than those of all messages of that time (seconds since the epoch) and later."""
     return int((at - _EPOCH) * _SECOND)
+
+
+def _attachment(file: discord.Attachment) -> Attachment:
+    return Attachment(
+        name=storable(file.filename),
+        mime_type=file.content_type,
+        size=file.size,
+        source={"url": file.url, "id": str(file.id)},
+    )
 
 
 def _words(message: discord.Message, text: str) -> str:

@@ -37,9 +37,7 @@ class DiscordSurface(MessageSurface):
         self._question = int(address["message"])
         self._name = uuid4().hex  # no other surface's: under its names Discord knows what has been deleted since
         self._posted = 0
-        self._tried: Sequence[Button] | None = (
-            None  # the buttons of the first try at a post
-        )
+        self._tried: Sequence[Button] | None = None  # the buttons of the first try at a post
 
     @property
     def _posts(self) -> Budget:

@@ -5,13 +5,16 @@ from typing import Any
 
 from channels.intake import Call
 from channels.slack.text import users_named, without_mention
-from core.inbound import Inbound, storable
+from core.inbound import Attachment, Inbound, storable
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "slack"
 
 #: Messages that people write; every other subtype is Slack's own talk, an edit, or a bot's.
 _SPOKEN = {None, "file_share", "thread_broadcast"}
+
+#: What of a file says where its bytes are.
+_SOURCE = ("id", "url_private_download", "file_access")
 
 
 def hear(body: Mapping[str, Any]) -> Call | None:
@@ -55,9 +58,21 @@ def hear(body: Mapping[str, Any]) -> Call | None:
         author=user,
         text=storable(without_mention(said, bot_user_id)),
         sent_at=float(ts),
-        attachments=tuple(file.get("name") or file.get("id", "a file") for file in event.get("files") or ()),
+        attachments=tuple(map(_attachment, event.get("files") or ())),
     )
     return Call(inbound, is_called)
+
+
+def _attachment(file: Mapping[str, Any]) -> Attachment:
+    """Slack: of a file in a channel that is shared with another organisation, an event has but the id and
+    `file_access: check_file_info`.
+    """
+    return Attachment(
+        name=storable(file.get("name") or file.get("id") or "a file"),
+        mime_type=file.get("mimetype"),
+        size=file.get("size") or 0,
+        source={key: file[key] for key in _SOURCE if key in file},
+    )
 
 
 def team_of(body: Mapping[str, Any]) -> str:

@@ -9,9 +9,10 @@ from channels import words
 from channels.channel import Surface
 from channels.intake import Call, Intake
 from channels.receipts import Address, Receipts
+from core.again import Refused
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Accepted, Inbox, Refused
+from core.inbox import Accepted, Inbox
 
 MESSAGE = Inbound(
     event_key="k", session_id="s", place="p", channel="c", address={"message": "1"}, author="a", text="hi", sent_at=1.0
@@ -30,7 +31,7 @@ class Memory:
         self.tried: tuple[Accepted, Inbound] | Refused = Refused.OVER
         self.pressed: list[tuple[str, str]] = []
 
-    async def retry(self, turn_id: str, *, author: str) -> tuple[Accepted, Inbound] | Refused:
+    async def again(self, turn_id: str, *, author: str, kind: str) -> tuple[Accepted, Inbound] | Refused:
         if self.error is not None:
             raise self.error
         self.pressed.append((turn_id, author))
