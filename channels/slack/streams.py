@@ -18,6 +18,7 @@ from channels.channel import LAST_WORDS, Priority
 from channels.messages import Edited, Piece, Posted
 from channels.receipts import Receipts
 from channels.slack.api import SlackApi
+from channels.slack.sessions import Sessions
 from channels.slack.surface import SlackSurface
 from channels.slack.text import inert
 from channels.slack.tiers import TIER_2, TIER_4
@@ -136,13 +137,20 @@ class StreamSurface(SlackSurface):
     """One reply in one thread, by streams as long as they serve."""
 
     def __init__(
-        self, api: SlackApi, receipts: Receipts, address: Mapping[str, Any], turn_id: str, streams: Streams
+        self,
+        api: SlackApi,
+        receipts: Receipts,
+        address: Mapping[str, Any],
+        turn_id: str,
+        streams: Streams,
+        *,
+        sessions: Sessions | None = None,
     ) -> None:
-        super().__init__(api, receipts, address, turn_id)
+        super().__init__(api, receipts, address, turn_id, sessions=sessions)
         self._streams = streams
         self._user = str(address.get("user", ""))
         self._user_team = str(address.get("user_team", ""))
-        self._may_stream = bool(self._user and self._bot)
+        self._may_stream = bool(self._user and self._bot and self._thread_ts)
         self._is_native = False  # whether the message that grows is one that is streamed
         self._stream: Stream | None = None
         self._over = set[str]()  # streams that are known to have ended
