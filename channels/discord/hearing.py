@@ -37,13 +37,23 @@ def hear(message: discord.Message, bot: discord.abc.User) -> Call | None:
         session_id=session_id(guild, channel),
         place=place(guild, channel),
         channel=NAME,
-        address={"channel": str(channel.id), "message": str(message.id), "speaker": message.author.display_name},
+        address={
+            "channel": str(channel.id),
+            "message": str(message.id),
+            "speaker": message.author.display_name,
+            "locale": _locale(message.guild),
+        },
         author=str(message.author.id),
         text=storable(_words(message, without_mention(message.content, *own))),
         sent_at=sent_at(message.id),
         attachments=tuple(map(_attachment, message.attachments)),
     )
     return Call(inbound, is_called)
+
+
+def _locale(guild: discord.Guild | None) -> str:
+    """The language of a server. Discord: one that is no community has not chosen any, and is said to speak English."""
+    return guild.preferred_locale.value if guild is not None and "COMMUNITY" in guild.features else ""
 
 
 def guild_of(message: discord.Message) -> int | None:

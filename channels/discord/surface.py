@@ -37,6 +37,7 @@ class DiscordSurface(MessageSurface):
         self._question = int(address["message"])
         self._name = uuid4().hex  # no other surface's: under its names Discord knows what has been deleted since
         self._posted = 0
+        self._tried: Sequence[Button] | None = None  # the buttons of the first try at a post
 
     @property
     def _posts(self) -> Budget:
@@ -50,6 +51,8 @@ class DiscordSurface(MessageSurface):
         self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
     ) -> Posted | None:
         reply_to = int(previous) if previous else self._question
+        if self._tried is None:
+            self._tried = controls
 
         async def found() -> Said | None:
             own = await self._api.own_replies(self._channel, reply_to)
@@ -67,8 +70,9 @@ class DiscordSurface(MessageSurface):
         )
         if said is None:
             return None
-        self._posted += 1
-        return Posted(str(said.id), is_new=said.text.strip() == text.strip())
+        is_new = said.text.strip() == text.strip() and tuple(self._tried) == tuple(controls)
+        self._posted, self._tried = self._posted + 1, None
+        return Posted(str(said.id), is_new=is_new)
 
     async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
         return await self._opened(lambda: self._try_edit(int(message_id), text, controls, priority))

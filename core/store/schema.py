@@ -15,8 +15,9 @@ Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 #: A conversation. A reset begins a new generation of it; `generation` and `created_at` together tell one life
 #: of a conversation from every other, even from that of a deleted one under the same id. `updated_at` is when it was
-#: begun or reset, or its state changed; its messages know their own times. `model` is the one that was chosen for it, by
-#: its full name (null: the default), and `muted` keeps the bot from answering there uncalled: a reset changes neither.
+#: begun or reset, or its state changed; its messages know their own times. `model` is the one that was chosen for it,
+#: by its full name (null: the default), and `muted` keeps the bot from answering there uncalled: a reset changes
+#: neither.
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -33,10 +34,10 @@ sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
 #: One accepted message of a platform, under a key that a second delivery has as well. `inbound` is the message;
 #: a reset takes it away, and the key stays. `revised` is the message as it was edited when a turn had taken it already.
-#: A row that asks for the messages of a turn to be answered once more has that turn for its `parent`, and for its `kind`
-#: how (see `turns`). `outcome` is there for what no turn answers, and says why: `reset` (it asked for nothing else),
-#: `dropped` (by a reset), `stopped`, `withdrawn` (deleted by its author; also when a turn had taken it), `unreadable`,
-#: `overheard` (it was said to others, and is kept without its words, to know who spoke last).
+#: A row that asks for the messages of a turn to be answered once more has that turn for its `parent`, and for its
+#: `kind` how (see `turns`). `outcome` is there for what no turn answers, and says why: `reset` (it asked for nothing
+#: else), `dropped` (by a reset), `stopped`, `withdrawn` (deleted by its author; also when a turn had taken it),
+#: `unreadable`, `overheard` (it was said to others, and is kept without its words, to know who spoke last).
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -69,9 +70,10 @@ sa.Index(
 
 #: One run of the agent on its way to an answer, for all messages that name it. A turn that answers them once more has
 #: the turn before it for a `parent`, and for its `kind` how it does: `retry` goes on with what the one that failed has
-#: stored, `regenerate` begins behind the question, `revise` with the question as it was edited. `origin` is the first in
-#: the line of parents, the turn itself if it has none: what its run stores is stored under that. `model` is the one that
-#: was chosen for it. `owner` is the worker that runs it, for the `attempt`-th time; `cancel`, why it is to be ended.
+#: stored, `regenerate` begins behind the question, `revise` with the question as it was edited. `origin` is the first
+#: in the line of parents, the turn itself if it has none: what its run stores is stored under that. `model` is the one
+#: that was chosen for it (null: the default). `owner` is the worker that runs it, for the `attempt`-th time; `cancel`,
+#: why it is to be ended.
 turns = sa.Table(
     "turns",
     metadata,

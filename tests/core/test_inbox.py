@@ -9,9 +9,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 import core.inbox
+from core.again import Refused
 from core.errors import StoreError
 from core.inbound import Attachment, Inbound
-from core.inbox import Accepted, Inbox, Refused
+from core.inbox import Accepted, Inbox
 from core.sessions.service import ensure_session
 from core.store.database import Database
 from core.store.schema import inbox as table
@@ -167,7 +168,7 @@ async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: Inb
 
 
 async def retried(inbox: Inbox, turn: Turn) -> tuple[Accepted, Inbound]:
-    tried = await inbox.retry(turn.id, author="ada")
+    tried = await inbox.again(turn.id, author="ada", kind="retry")
     assert isinstance(tried, tuple)
     return tried
 
@@ -179,7 +180,7 @@ async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: Inbox, turn
     (again,) = await turns.claim(10)
     assert (await retried(inbox, failed))[0] is Accepted.KNOWN
     await done(turns, again)
-    assert await inbox.retry(failed.id, author="ada") is Refused.OVER
+    assert await inbox.again(failed.id, author="ada", kind="retry") is Refused.OVER
 
 
 async def test_a_press_waits_for_the_database_and_a_message_does_not(
@@ -208,7 +209,7 @@ async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbo
 
 async def test_only_the_author_may_have_it_tried_again(inbox: Inbox, turns: Turns) -> None:
     failed = await failed_turn(inbox, turns)
-    assert await inbox.retry(failed.id, author="grace") is Refused.NOT_THEIRS
+    assert await inbox.again(failed.id, author="grace", kind="retry") is Refused.NOT_THEIRS
     assert await turns.claim(10) == []
 
 
@@ -219,7 +220,7 @@ async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: Inbox
     await done(turns, answered)
     await inbox.reset(inbound("reset"))
     for turn_id in (failed.id, answered.id, "nothing"):
-        assert await inbox.retry(turn_id, author="ada") is Refused.OVER
+        assert await inbox.again(turn_id, author="ada", kind="retry") is Refused.OVER
 
 
 async def test_a_reset_drops_a_retry_that_waits(inbox: Inbox, turns: Turns) -> None:
