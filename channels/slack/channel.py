@@ -15,6 +15,7 @@ from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from channels.slack import events
 from channels.slack.api import SlackApi
+from channels.slack.blocks import pressed
 from channels.slack.hearing import NAME, hear, place, root_of, team_of
 from channels.slack.history import History
 from channels.slack.login import SlackSettings, client, verify
@@ -136,7 +137,7 @@ class SlackChannel:
             return await next()
         if body.get("type") == "block_actions":  # Slack: it waits for 3 seconds, and does not deliver it again
             for action in body.get("actions", ()):
-                self._intake.run(self._take_press(body, str(action.get("action_id"))), name="press")
+                self._intake.run(self._take_press(body, pressed(action)), name="press")
             return BoltResponse(status=200)
         try:
             if body.get("type") == "event_callback":

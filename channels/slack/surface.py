@@ -12,9 +12,10 @@ from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
 from channels.messages import Edited, MessageSurface, Posted
 from channels.receipts import Receipts
 from channels.slack.api import Answer, SlackApi
+from channels.slack.blocks import content
 from channels.slack.files import Files
 from channels.slack.sessions import Sessions
-from channels.slack.text import SlackMarkdown, plain, size
+from channels.slack.text import SlackMarkdown, size
 from channels.slack.tiers import TIER_2, TIER_3
 from core.errors import SurfaceError
 
@@ -42,9 +43,6 @@ _STILL_STREAMED = "streaming_state_conflict"
 
 #: Slack: what it says of the deletion of a message that is being streamed, and of any other that may not be deleted.
 _NOT_DELETABLE = "cant_delete_message"
-
-#: The most of a message's plain text that goes into its notification, in characters.
-_NOTICE_SIZE = 3_000
 
 
 class SlackSurface(MessageSurface):
@@ -125,7 +123,7 @@ class SlackSurface(MessageSurface):
                     "channel": self._channel,
                     "ts": message_id,
                     **({} if position is None else {"metadata": self._mark(position)}),
-                    **_content(text, controls),
+                    **content(text, controls),
                 },
                 self._edits,
                 priority=priority,
@@ -177,7 +175,7 @@ class SlackSurface(MessageSurface):
                 "unfurl_links": False,
                 "unfurl_media": False,
                 "metadata": self._mark(position),
-                **_content(text, controls),
+                **content(text, controls),
             },
             self._posts,
             within=self._api.budget(("chat.postMessage", self._team), ALL_POSTS),
@@ -301,19 +299,3 @@ def _position(message: Answer) -> int:
 
 def _holds(message: Answer, file_id: str) -> bool:
     return any(file.get("id") == file_id for file in message.get("files") or ())
-
-
-def _content(text: str, controls: Sequence[Button]) -> dict[str, Any]:
-    """Markdown for those who read it, and plain text for notifications."""
-    notice = plain(text.replace("&lt;", "<"))
-    blocks: list[dict[str, Any]] = [{"type": "markdown", "text": text}]
-    if controls:
-        blocks.append({"type": "actions", "elements": [_button(control) for control in controls]})
-    return {
-        "blocks": blocks,
-        "text": notice if len(notice) <= _NOTICE_SIZE else f"{notice[:_NOTICE_SIZE]}…",
-    }
-
-
-def _button(control: Button) -> dict[str, Any]:
-    return {"type": "button", "action_id": control.id, "text": {"type": "plain_text", "text": control.label}}

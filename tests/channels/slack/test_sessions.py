@@ -49,6 +49,7 @@ async def test_a_thread_is_at_work_while_a_reply_grows_and_has_the_first_words_f
     async with running(slack, tmp_path, *script, streaming=streaming) as bot:  # type: ignore[arg-type]  # by its name
         question = await bot.ask("ada", "general", "why is the sky <https://blue.example|blue> &amp; not green?")
         session = await slack.wait_for(lambda: slack.session(question))
+        assert session is not None
         assert session.statuses == ["processing"]
         assert session.title == "why is the sky blue (https://blue.example) & not green?"
         go_on.set()
