@@ -118,7 +118,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
         places, bounds = Places(database), settings.catch_up
         if settings.slack is not None:
-            channels[SlackChannel.name] = SlackChannel(settings.slack, inbox, places, bounds)
+            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, inbox, places, bounds)
+            stack.push_async_callback(slack.aclose)
         if settings.discord is not None:
             discord = channels[DiscordChannel.name] = DiscordChannel(
                 settings.discord, inbox, places, bounds, Leadership(database, lease, DiscordChannel.name)

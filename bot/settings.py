@@ -13,7 +13,8 @@ from sqlalchemy.exc import ArgumentError
 from channels.buttons import Extra
 from channels.discord.login import DISCORD_API, DiscordSettings
 from channels.gaps import Bounds
-from channels.slack.channel import SlackSettings
+from channels.slack.hearing import Direct
+from channels.slack.login import MOST_PROMPTS, PROMPTS, SlackSettings
 from channels.slack.streams import Streaming
 from channels.words import spoken
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
@@ -42,6 +43,8 @@ class Settings(BaseSettings):
     slack_app_token: SecretStr | None = None
     slack_api_url: str = "https://slack.com/api/"
     slack_streaming: Streaming = "auto"
+    slack_dm: Direct = "thread"
+    suggested_prompts: str = " | ".join(PROMPTS)
 
     discord_bot_token: SecretStr | None = None
     discord_api_url: str = DISCORD_API
@@ -188,6 +191,8 @@ class Settings(BaseSettings):
                 f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {_SLACK_APPS}, your app, under "
                 "OAuth & Permissions"
             )
+        if len(self.prompts) > MOST_PROMPTS:
+            raise ValueError(f"SUGGESTED_PROMPTS: Slack shows {MOST_PROMPTS} at the most, with | in between")
         if self.catch_up_hours >= self.turns_kept_days * 24:
             raise ValueError(
                 "CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS; what was answered before would not be known any "
@@ -223,7 +228,14 @@ class Settings(BaseSettings):
             app_token=self.slack_app_token.get_secret_value(),
             api_url=self.slack_api_url,
             streaming=self.slack_streaming,
+            direct=self.slack_dm,
+            prompts=self.prompts,
         )
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """What is suggested to say to the bot."""
+        return tuple(prompt.strip() for prompt in self.suggested_prompts.split("|") if prompt.strip())
 
     @property
     def discord(self) -> DiscordSettings | None:

@@ -16,6 +16,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from bot.cli import cli
+from bot.manifest import Platform, manifest
 from bot.settings import Settings
 from channels.budget import Window
 from channels.channel import Limits
@@ -30,8 +31,8 @@ from channels.slack import people as slack_people
 from channels.slack import streams as slack_streams
 from channels.slack import surface as slack_surface
 from channels.slack import tiers as slack_tiers
-from channels.slack.channel import RESET_COMMAND, SCOPES
-from channels.slack.hearing import hear
+from channels.slack.commands import COMMANDS
+from channels.slack.login import SCOPES
 from core import errors
 from core.errors import ParleyError
 from core.inbound import Inbound
@@ -129,26 +130,9 @@ def test_the_commands_of_make_that_the_pages_name_are_there() -> None:
         assert targets.issuperset(named), relative(page)
 
 
-def test_the_manifest_asks_for_the_scopes_that_the_code_needs() -> None:
-    assert set(MANIFEST["oauth_config"]["scopes"]["bot"]) == SCOPES
-
-
-def test_the_manifest_has_the_commands_that_the_code_takes() -> None:
-    assert [command["command"] for command in MANIFEST["features"]["slash_commands"]] == [RESET_COMMAND]
-
-
-@pytest.mark.parametrize("subscription", MANIFEST["settings"]["event_subscriptions"]["bot_events"])
-def test_each_event_of_the_manifest_is_heard(subscription: str) -> None:
-    kind, _, where = subscription.partition(".")
-    event = {"type": kind, "user": "U1", "channel": "C1", "ts": "1.0", "thread_ts": "0.5", "text": "hi"}
-    types = {"channels": "channel", "groups": "group", "im": "im", "mpim": "mpim"}
-    body = {"event": event | ({"channel_type": types[where]} if where else {}), "team_id": "T1"}
-    assert hear(body) is not None
-
-
-def test_the_manifest_has_each_event_that_is_heard() -> None:
-    heard = {"app_mention", *(f"message.{where}" for where in ("channels", "groups", "im", "mpim"))}
-    assert set(MANIFEST["settings"]["event_subscriptions"]["bot_events"]) == heard
+def test_the_file_of_the_manifest_is_what_is_printed(defaults: dict[str, str]) -> None:
+    del defaults
+    assert f"{manifest(Platform.SLACK, Settings())}\n" == (ROOT / "manifest.json").read_text()
 
 
 def test_the_page_of_slack_has_the_scopes_and_the_events() -> None:
@@ -224,6 +208,11 @@ def test_the_page_of_discord_has_the_permissions_and_the_intents() -> None:
     assert f"`{PERMISSIONS.value}`" in permissions
     named = {name.replace("direct_", "dm_") for name in constants(asked)}  # discord.py's word
     assert named == {name for name, is_on in intents(hears_all=True) if is_on}
+
+
+def test_the_page_of_slack_has_its_commands() -> None:
+    page = (REFERENCE / "slack.md").read_text()
+    assert set(re.findall(r"^\| `(/[a-z-]+)` \|", page, re.M)) == COMMANDS.keys()
 
 
 def test_the_pages_have_the_commands_of_discord() -> None:

@@ -21,6 +21,7 @@ from sandbox.slack.hands import Hands
 from sandbox.slack.interactions import Interactions
 from sandbox.slack.journal import Envelope, Journal, Subscription
 from sandbox.slack.limits import RateLimits
+from sandbox.slack.manifest import check_manifest
 from sandbox.slack.payloads import Payloads
 from sandbox.slack.socket_mode import SocketMode
 from sandbox.slack.streams import Streams
@@ -151,7 +152,12 @@ class SlackSandbox(Hands):
         return self._workspace.bot.id
 
     def install(self, manifest: Mapping[str, Any]) -> None:
-        """Give the app what its manifest asks for, and nothing else: scopes, events, commands and shortcuts."""
+        """Give the app what its manifest asks for, and nothing else: scopes, events, commands and shortcuts.
+
+        Raises:
+            ValueError: Slack would refuse the manifest.
+        """
+        check_manifest(manifest)
         self.scopes.clear()
         self.scopes.update(manifest["oauth_config"]["scopes"]["bot"])
         self.subscriptions.clear()

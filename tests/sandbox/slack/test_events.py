@@ -119,3 +119,15 @@ async def test_an_app_is_told_what_its_manifest_asks_for(connected: SlackSandbox
     assert [envelope.payload["event"]["type"] for envelope in connected.envelopes] == ["app_mention"]
     with pytest.raises(ValueError, match="installed without /help"):
         await connected.command("ada", "general", "/help")
+
+
+async def test_a_manifest_that_slack_would_refuse_is_refused(slack: SlackSandbox) -> None:
+    manifest = {
+        "oauth_config": {"scopes": {"bot": ["app_mentions:read"]}},
+        "settings": {"event_subscriptions": {"bot_events": ["message.im", "message.nowhere"]}},
+        "features": {"slash_commands": [{"command": "/status"}], "agent_view": {"agent_description": "x" * 301}},
+    }
+    with pytest.raises(ValueError, match="/status: the slash command has an invalid name") as refused:
+        slack.install(manifest)
+    for fault in ("agent_description", "assistant:write", "message.im needs im:history", "message.nowhere"):
+        assert fault in str(refused.value)
