@@ -16,6 +16,10 @@ OVER = "This cannot be tried again any more."
 GOES_ON = "_The answer goes on; all of it will be in a file._"
 IN_FILE = "_The whole answer is in the file answer.md._"
 
+FORBIDDEN = "I may not write in {place}. Ask somebody who runs the server to let me, then ask me again."
+LOCKED = "{place} is locked, so I cannot answer there."
+READY = "The answer is there."
+
 
 def sorry(sentence: str) -> str:
     return f"⚠️ {sentence}"

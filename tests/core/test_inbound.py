@@ -8,9 +8,7 @@ from core.inbound import Attachment, Inbound, storable
 names = st.text(max_size=20)
 values = st.recursive(st.none() | st.booleans() | st.integers() | names, lambda inner: st.lists(inner, max_size=3))
 addresses = st.dictionaries(names, values, max_size=4)
-files = st.builds(
-    Attachment, name=names, mime_type=st.none() | names, size=st.integers(min_value=0), source=addresses
-)
+files = st.builds(Attachment, name=names, mime_type=st.none() | names, size=st.integers(min_value=0), source=addresses)
 inbounds = st.builds(
     Inbound,
     event_key=names,
