@@ -10,10 +10,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from channels.buttons import Extra
 from channels.discord.login import DISCORD_API, DiscordSettings, Sessions
 from channels.gaps import Bounds
 from channels.slack.channel import SlackSettings
 from channels.slack.streams import Streaming
+from channels.words import spoken
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
 from core.errors import SettingsError
 from core.models.catalog import Endpoints
@@ -68,6 +70,9 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
 
+    language: str = "en"
+    reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
+
     turn_seconds: float = Field(default=600, gt=0)
     model_idle_seconds: float = Field(default=120, gt=0)
     reply_max_messages: int = Field(default=5, gt=0)
@@ -94,10 +99,16 @@ class Settings(BaseSettings):
             raise ValueError(NAME_RULE)
         return value
 
-    @field_validator("tools", mode="before")
+    @field_validator("tools", "reply_buttons", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("language")
+    @classmethod
+    def _is_spoken(cls, value: str) -> str:
+        """On many machines the variable is there, for other programs as well, and may name several."""
+        return spoken(value) or "en"
 
     @field_validator("slack_bot_token")
     @classmethod

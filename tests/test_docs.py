@@ -17,7 +17,6 @@ from typer.core import TyperGroup
 
 from bot.cli import cli
 from bot.settings import Settings
-from channels import words
 from channels.budget import Window
 from channels.channel import Limits
 from channels.discord import api as discord_api
@@ -32,7 +31,7 @@ from channels.slack import surface as slack_surface
 from channels.slack import tiers as slack_tiers
 from channels.slack.channel import RESET_COMMAND, SCOPES
 from channels.slack.hearing import hear
-from core import endings, errors
+from core import errors
 from core.errors import ParleyError
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
@@ -44,6 +43,7 @@ from core.store.migrate import migrate
 from core.tools import is_idempotent, load_tools
 from core.turns import STEPS, Ended
 from sandbox.discord import DiscordSandbox
+from tests.channels.catalogue import sentences
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -263,12 +263,10 @@ def test_the_page_of_errors_has_what_people_read() -> None:
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}
 
 
-def test_the_page_of_errors_has_the_other_sentences_that_people_read() -> None:
-    page = (REFERENCE / "errors.md").read_text()
-    silent = {words.PLACEHOLDER}
-    said = {text for name, text in vars(words).items() if name.isupper()} - silent
-    for sentence in said | {endings.CUT_OFF, endings.WITHHELD}:
-        assert f"| {sentence.removeprefix('⚠️ ')}" in page.replace("⚠️ ", ""), sentence
+def test_the_pages_of_errors_and_of_languages_have_all_that_the_bot_says() -> None:
+    pages = "".join((REFERENCE / f"{name}.md").read_text() for name in ("errors", "languages"))
+    for sentence in sentences():
+        assert f"| {sentence.strip().removeprefix('⚠️ ')}" in pages.replace("⚠️ ", ""), sentence
 
 
 def test_the_diagram_of_a_turn_is_that_of_the_code() -> None:

@@ -42,6 +42,9 @@ ANSWERS = Window(calls=50, seconds=1.0)
 GONE = {"10008", "30046"}
 ARCHIVED = "50083"
 
+#: Discord's code for a reply where the bot may not read what was said.
+NO_REPLIES = "160002"
+
 #: Discord's codes for a message from which a thread was begun before, and for one that is locked.
 THREAD_EXISTS, THREAD_LOCKED = "160004", "160005"
 
@@ -143,7 +146,7 @@ class DiscordApi:
         )
 
     async def ping(self, channel: int, question: int | None, author: int, text: str) -> None:
-        """Say something to somebody, and have him notified: in reply to his question, or by name if that is elsewhere."""
+        """Say something that notifies somebody: in reply to his question, or by name if that stands elsewhere."""
         reference: Any = None if question is None else _reference(channel, question)
         named = [] if question is not None else [discord.Object(author)]
         allowed = discord.AllowedMentions(everyone=False, users=named, roles=False, replied_user=True)

@@ -63,7 +63,7 @@ class DiscordChannel:
         self._client = make_client(settings)
         self._api = DiscordApi(self._client, silent=settings.silent)
         self._receipts = receipts(self._api)
-        self._intake = Intake(inbox, self._receipts, self._surface_of)
+        self._intake = Intake(inbox, self._receipts, self._surface_of, self.locale)
         look = History(self._api, serves=self._serves, hear=self._call_in).look
         self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at)
         self._gateway = Gateway(self._connection, on_back=self._gaps.open)
@@ -150,6 +150,10 @@ class DiscordChannel:
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> DiscordSurface:
         del turn_id  # a reply is found by whom its messages answer
         return DiscordSurface(self._api, self._receipts, address, ping_after=self._settings.ping_after)
+
+    async def locale(self, inbound: Inbound) -> str:
+        """That of the server, if it has chosen one: of a person's own, only interactions tell."""
+        return str(inbound.address.get("locale", ""))
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words; in a server, where several may speak, the speaker's name comes first."""
@@ -243,9 +247,10 @@ class DiscordChannel:
             return
         with self._in_hearing():
             await self._api.acknowledge_press(interaction)
-            word = words.NOT_HERE
+            locale = interaction.locale.value
+            word = words.of(locale)(words.NOT_HERE)
             if self._serves(interaction.guild_id):
-                word = await self._intake.press(button, author=str(interaction.user.id))
+                word = await self._intake.press(button, author=str(interaction.user.id), locale=locale)
             if word:
                 try:
                     await self._api.whisper(interaction, word)
@@ -254,9 +259,10 @@ class DiscordChannel:
 
     async def _reset(self, interaction: discord.Interaction) -> str:
         """What there is to say about it."""
+        say = words.of(interaction.locale.value)
         guild, channel = interaction.guild_id, interaction.channel
         if channel is None or not self._serves(guild):
-            return words.NOT_HERE
+            return say(words.NOT_HERE)
         session = session_id(guild, channel, interaction.user.id, self._settings.sessions)
         inbound = Inbound(
             event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
@@ -270,12 +276,12 @@ class DiscordChannel:
         )
         try:
             if not await self._inbox.is_session(session):
-                return words.NOTHING_TO_RESET
+                return say(words.NOTHING_TO_RESET)
             await self._intake.reset(inbound)
         except StoreError as error:
             log.error("a session cannot be reset: %s", traced(error))
-            return words.sorry(error.public)
-        return words.RESET_DONE
+            return say.sorry(error.public)
+        return say(words.RESET_DONE)
 
     def _serves(self, guild: int | None) -> bool:
         guilds = self._settings.guilds

@@ -45,6 +45,7 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
             "message": str(message.id),
             "speaker": message.author.display_name,
             "author": str(message.author.id),
+            "locale": _locale(message.guild),
         },
         author=str(message.author.id),
         text=text_of(message, bot),
@@ -84,6 +85,11 @@ def _is_free(message: discord.Message, channels: frozenset[int]) -> bool:
 def event_key(channel: int, message: int) -> str:
     """What a message is accepted under, wherever it is answered."""
     return f"{NAME}:{channel}:{message}"
+
+
+def _locale(guild: discord.Guild | None) -> str:
+    """The language of a server. Discord: one that is no community has not chosen any, and is said to speak English."""
+    return guild.preferred_locale.value if guild is not None and "COMMUNITY" in guild.features else ""
 
 
 def guild_of(message: discord.Message) -> int | None:

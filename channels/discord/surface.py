@@ -11,7 +11,7 @@ from channels import words
 from channels.budget import Budget
 from channels.calls import PassingError, RefusedError
 from channels.channel import LAST_WORDS, STATUS_RESERVE, Button, File, Limits, Plan, Priority, Record
-from channels.discord.api import ARCHIVED, GONE, THREAD_LOCKED, DiscordApi, Said
+from channels.discord.api import ARCHIVED, GONE, NO_REPLIES, THREAD_LOCKED, DiscordApi, Said
 from channels.discord.markdown import DiscordMarkdown, size
 from channels.messages import Edited, MessageSurface, Posted
 from channels.receipts import Receipts
@@ -35,8 +35,8 @@ class DiscordSurface(MessageSurface):
     """One reply: its first message is a reply to the question, each further one to the message before it.
 
     Args:
-        address: `channel` and `message` that is answered, and its `author`; and its `root`, the channel in which it
-            stands, if a thread was begun from it for the answer.
+        address: `channel` and `message` that is answered, and its `author`, who else is told nothing; and its `root`,
+            the channel in which it stands, if a thread was begun from it for the answer.
         ping_after: after how many seconds the author is told that the answer is there; 0 for never.
     """
 
@@ -49,12 +49,16 @@ class DiscordSurface(MessageSurface):
         self._api = api
         self._channel = int(address["channel"])
         self._question = int(address["message"])
-        self._author = int(address["author"])
+        self._author = int(address.get("author", 0))
+        self._say = words.of(address.get("locale", ""))
         self._opens = "root" in address
-        self._ping_at = asyncio.get_running_loop().time() + ping_after if ping_after else math.inf
+        is_told = ping_after and self._author
+        self._ping_at = asyncio.get_running_loop().time() + ping_after if is_told else math.inf
         self._is_told = False
+        self._replies = True
         self._name = uuid4().hex  # no other surface's: under its names Discord knows what has been deleted since
         self._posted = 0
+        self._tried: Sequence[Button] | None = None  # the buttons of the first try at a post
 
     @property
     def _posts(self) -> Budget:
@@ -68,35 +72,47 @@ class DiscordSurface(MessageSurface):
         self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
     ) -> Posted | None:
         opens = self._opens and previous is None  # Discord: nothing replies to what was said in another channel
-        reply_to = int(previous) if previous else self._question
+        answered = int(previous) if previous else self._question
+        if self._tried is None:
+            self._tried = controls
 
         async def found() -> Said | None:
-            own = await self._api.own_replies(self._channel, reply_to, opens=opens)
+            own = await self._api.own_replies(self._channel, answered, opens=opens)
             return own[0] if own else None
 
-        said = await self._api.post(
-            self._channel,
-            text,
-            controls,
-            reply_to=None if opens else reply_to,
-            name=f"{self._name} {self._posted}",
-            priority=priority,
-            is_admitted=self.is_admitted(self._posts),
-            found=found,
-        )
+        async def post(reply_to: int | None) -> Said | None:
+            return await self._api.post(
+                self._channel,
+                text,
+                controls,
+                reply_to=reply_to,
+                name=f"{self._name} {self._posted}",
+                priority=priority,
+                is_admitted=self.is_admitted(self._posts),
+                found=found,
+            )
+
+        try:
+            said = await post(None if opens or not self._replies else answered)
+        except RefusedError as refusal:
+            if refusal.code != NO_REPLIES:
+                raise
+            self._replies = False
+            said = await post(None)
         if said is None:
             return None
-        self._posted += 1
-        return Posted(str(said.id), is_new=said.text.strip() == text.strip())
+        is_new = said.text.strip() == text.strip() and tuple(self._tried) == tuple(controls)
+        self._posted, self._tried = self._posted + 1, None
+        return Posted(str(said.id), is_new=is_new)
 
     async def _tell_of(self, refusal: RefusedError) -> None:
         """Tell the author, once and directly, why nothing is said where he asked, if somebody can change that."""
         word = _WORDS.get(refusal.code)
-        if word is None or self._is_told:
+        if word is None or not self._author or self._is_told:
             return
         self._is_told = True
         try:
-            await self._api.tell(self._author, word.format(place=f"<#{self._channel}>"))
+            await self._api.tell(self._author, self._say(word, place=f"<#{self._channel}>"))
         except SurfaceError as error:  # Discord: whoever wants no direct messages gets none
             log.warning("who has asked cannot be told that there is no answer: %s", error)
 
@@ -111,9 +127,9 @@ class DiscordSurface(MessageSurface):
             self._ping_at = math.inf
             question = None if self._opens else self._question
             try:
-                await self._api.ping(self._channel, question, self._author, words.READY)
+                await self._api.ping(self._channel, question, self._author, self._say(words.READY))
             except SurfaceError as error:
-                log.info("who has asked cannot be told that the answer is there: %s", error)
+                log.warning("who has asked cannot be told that the answer is there: %s", error)
         return shown
 
     async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:

@@ -95,7 +95,7 @@ class SlackChannel:
         self._people = People(self._api)
         self._receipts = receipts(self._api)
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
-        self._intake = Intake(inbox, self._receipts, self._surface_of)
+        self._intake = Intake(inbox, self._receipts, self._surface_of, self.locale)
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
@@ -140,6 +140,9 @@ class SlackChannel:
         if self._streams is None:
             return SlackSurface(self._api, self._receipts, address, turn_id)
         return StreamSurface(self._api, self._receipts, address, turn_id, self._streams)
+
+    async def locale(self, inbound: Inbound) -> str:
+        return await self._people.locale(str(inbound.address["team"]), inbound.author)
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words; in a channel, where several may speak, the speaker's name comes first."""
@@ -187,7 +190,8 @@ class SlackChannel:
         try:
             channel, user = body["channel"]["id"], body["user"]["id"]
             team = (body.get("team") or {}).get("id") or body["user"].get("team_id", "")
-            if word := await self._intake.press(button, author=user):
+            locale = await self._people.locale(team, user)
+            if word := await self._intake.press(button, author=user, locale=locale):
                 await self._whisper(team, channel, user, body["container"].get("thread_ts"), word)
         except SurfaceError as error:
             log.error("who has pressed a button cannot be told: %s", error)
@@ -209,9 +213,10 @@ class SlackChannel:
         Slack allows no slash commands in threads and tells none with one.
         """
         team, channel, user = command["team_id"], command["channel_id"], command["user_id"]
+        say = words.of(await self._people.locale(team, user))
         session = await self._inbox.latest_session(place=place(team, channel), author=user)
         if session is None:
-            await ack(words.NOTHING_TO_RESET)
+            await ack(say(words.NOTHING_TO_RESET))
             return
         root = session.rpartition(":")[2]
         inbound = Inbound(
@@ -225,7 +230,7 @@ class SlackChannel:
             sent_at=time.time(),
         )
         await self._intake.reset(inbound)
-        await ack(words.RESET_DONE)
+        await ack(say(words.RESET_DONE))
 
     def _surface_of(self, inbound: Inbound) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)
