@@ -47,6 +47,11 @@ NOTED = "Thank you, that is noted."
 FORGOTTEN = "I do not remember this answer any more."
 NOT_MINE = "I do not know this button."
 
+# beside a reply
+FORBIDDEN = "I may not write in {place}. Ask somebody who runs the server to let me, then ask me again."
+LOCKED = "{place} is locked, so I cannot answer there."
+READY = "The answer is there."
+
 # to a command
 NOT_HERE = "I am not set up to answer here."
 RESET_DONE = "Started over: I remember nothing of this conversation."
@@ -63,6 +68,8 @@ MUTED = "I keep quiet here until somebody calls me by name or says `listen` to m
 LISTENING = "I listen again: what follows on my answers is for me, even if nobody calls me by name."
 HELPS = "Call me by name, or write to me alone, and I answer. I know these words as well:"
 NO_ARGUMENT = "I do not understand what comes behind `{name}`."
+NOT_FOR_YOU = "You may not write here, so I do nothing for you here."
+NOTHING_TO_READ = "There is nothing in this message that I can read."
 STATUS_MODEL = "Model: `{model}`"
 STATUS_SINCE = "Since: {when} (UTC)"
 STATUS_MESSAGES = "Messages: {count}"
@@ -81,6 +88,8 @@ EXPORT_DOES = "give what was said in this conversation as a file"
 MUTE_DOES = "keep quiet in this conversation unless somebody calls me by name"
 LISTEN_DOES = "listen again to what follows on my answers"
 HELP_DOES = "tell all this"
+ASK_DOES = "ask me something"
+ASK_ABOUT = "Ask about this"
 
 _LOCALES = Path(__file__).with_name("locales")
 _DOMAIN = "parley"

@@ -39,9 +39,11 @@ class People:
         text: str,
         *,
         reply_to: Message | None = None,
+        mention: bool = True,
         files: Mapping[str, bytes] | None = None,
     ) -> Message:
-        """Post as a person, perhaps in reply to a message (which calls its author); `files` by their names.
+        """Post as a person, perhaps in reply to a message (which calls its author, unless he switches the `mention`
+        off); `files` by their names.
 
         Raises:
             ValueError: he may not be there, it is a forum, or the thread is locked.
@@ -49,7 +51,10 @@ class People:
         author, place = self._user(user), self._place(self._user(user), channel)
         if place.kind == "forum" or place.locked:
             raise ValueError(f"nobody can write in {place.name}")
-        content = Content(text, attachments=[attached(name, data) for name, data in (files or {}).items()])
+        allowed = None if mention else {"parse": ["users", "roles", "everyone"], "replied_user": False}
+        content = Content(
+            text, attachments=[attached(name, data) for name, data in (files or {}).items()], allowed_mentions=allowed
+        )
         return self._guild.post(place, author, content, type=REPLY if reply_to else DEFAULT, reply_to=reply_to)
 
     async def edit(self, user: User | str, message: Message, text: str) -> None:
