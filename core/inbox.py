@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.again import Refused, wanted
 from core.changes import Revised, Taken, Withdrawn, revise, withdraw
+from core.errors import StoreError
 from core.inbound import Inbound
 from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
@@ -21,7 +22,7 @@ from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
 from core.store.upsert import insert_of
-from core.turns import RESET, STOP, WITHDRAWN, Kind, Turns
+from core.turns import ANEW, RESET, STOP, WITHDRAWN, Kind, Turns
 from core.waiting import Again, is_under_way, is_waiting, readable
 from core.worker import Worker
 
@@ -99,7 +100,12 @@ class Inbox:
                 await ensure_session(connection, app=self._app, user_id=inbound.place, session_id=inbound.session_id)
             return Accepted.KNOWN
         self._worker.wake()
-        return Accepted.WAITS if rows[0][0] else Accepted.NEXT
+        if not rows[0][0]:
+            return Accepted.NEXT
+        with suppress(StoreError):  # the worker looks by itself now and then
+            if overtaken := await self._turns.overtaken(inbound.session_id):
+                self._worker.cancel(overtaken, ANEW)
+        return Accepted.WAITS
 
     async def again(self, turn_id: str, *, author: str, kind: Again) -> tuple[Accepted, Inbound] | Refused:
         """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others

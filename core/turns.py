@@ -27,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.errors import TurnLostError
 from core.inbound import Inbound
 from core.lease import Lease
+from core.overtaking import is_overtaken, take_in
 from core.sessions.reopening import reopen
 from core.store.database import Database
 from core.store.notices import Notices
@@ -38,12 +39,13 @@ from core.waiting import Again, batches, begin_again, is_under_way, said_to
 log = logging.getLogger(__name__)
 
 #: Why a turn is ended: its session was started over, somebody had enough, what it answers was deleted, the process
-#: ends, another worker has it.
+#: ends, another worker has it, or an older message has come that it is to answer as well.
 RESET = "reset"
 STOP = "stop"
 WITHDRAWN = "withdrawn"
 SHUTDOWN = "shutdown"
 LOST = "lost"
+ANEW = "anew"
 
 #: Seconds after which a message counts as one that has waited.
 WAITED = 0.2
@@ -136,9 +138,20 @@ class Turns:
 
     async def running(self) -> dict[str, str | None]:
         """The turns that are this worker's, and why they are to be ended, if they are."""
-        query = sa.select(turns.c.id, turns.c.cancel).where(is_under_way(turns), turns.c.owner == self._lease.worker)
+        reason = sa.case((is_overtaken(), ANEW), else_=turns.c.cancel).label("reason")
+        query = sa.select(turns.c.id, reason).where(is_under_way(turns), turns.c.owner == self._lease.worker)
         async with self._database.read() as connection:
-            return {row.id: row.cancel for row in await connection.execute(query)}
+            return {row.id: row.reason for row in await connection.execute(query)}
+
+    async def overtaken(self, session_id: str) -> str | None:
+        """The turn of a session that is to begin anew, if there is one; whoever runs it is told."""
+        query = sa.select(turns.c.id).where(turns.c.session == session_id, is_overtaken())
+        async with self._database.read() as connection:
+            turn_id: str | None = (await connection.execute(query)).scalar_one_or_none()
+        if turn_id is not None and not self._database.is_sqlite:
+            async with self._database.write() as connection:
+                await self._notices.post(connection, f"{turn_id} {ANEW}")
+        return turn_id
 
     async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages.
@@ -261,7 +274,9 @@ class Turns:
             "attempt": turns.c.attempt + 1,
             "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
         }
-        await connection.execute(sa.update(turns).where(turns.c.id.in_([row.id for row in rows])).values(**taken))
+        ids = [row.id for row in rows]
+        await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
+        await take_in(connection, ids)
         said = await said_to(connection, {row.origin for row in rows})
         if damaged := [row.id for row in rows if row.origin not in said]:
             log.error("the messages of the turns %s cannot be read: they have failed", ", ".join(damaged))

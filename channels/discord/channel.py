@@ -65,7 +65,7 @@ class DiscordChannel:
         self._receipts = receipts(self._api)
         self._intake = Intake(inbox, self._receipts, self._surface_of, self.locale)
         look = History(self._api, serves=self._serves, hear=self._call_in).look
-        self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at)
+        self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=True)
         self._gateway = Gateway(self._connection, on_back=self._gaps.open)
         self._leadership = leadership
         self._leading: asyncio.Task[None] | None = None
@@ -198,10 +198,9 @@ class DiscordChannel:
             if (call := self._call_in(message)) is None:
                 return None
             try:
-                await self._take(call)
+                await self._gaps.hear(call)
             except StoreError as error:
                 log.warning("a message cannot be kept yet: %s", error)
-                self._gaps.missed(call)
 
     def _call_in(self, message: discord.Message) -> Call | None:
         """The call in a message, if it is one."""

@@ -12,7 +12,7 @@ from slack_bolt.response import BoltResponse
 from channels import words
 from channels.channel import Heard
 from channels.gaps import Bounds, Gaps
-from channels.intake import Call, Intake
+from channels.intake import Intake
 from channels.slack import events
 from channels.slack.api import SlackApi
 from channels.slack.blocks import pressed
@@ -28,7 +28,7 @@ from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
 from channels.slack.text import plain, to_words, users_named
 from channels.slack.tiers import TIER_4
-from core.errors import SettingsError, StoreError, SurfaceError
+from core.errors import SettingsError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Inbox
 from core.places import Places
@@ -72,7 +72,7 @@ class SlackChannel:
         )
         self._app.command(RESET_COMMAND)(self._take_reset_command)
         look = History(self._api, settings.direct).look
-        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
+        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at, holds=False)
         self._socket = Socket(self._app, settings.app_token, on_back=self._gaps.open)
 
     async def start(self) -> None:
@@ -152,20 +152,12 @@ class SlackChannel:
         match event.get("type"):
             case "app_mention" | "message":
                 if call := hear(body, self._settings.direct):
-                    await self._take(call)
+                    # what is not kept now is kept as soon as it can be: Slack, which delivers it again as well, may do
+                    # so later, and does so three times at the most
+                    await self._gaps.hear(call)
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
                 prompts = suggest(self._api, team_of(body), event["channel"], self._settings.prompts)
                 self._intake.run(prompts, name="prompts")
-
-    async def _take(self, call: Call) -> None:
-        """Take in a message. What the database does not take is kept as soon as it does: Slack, which delivers it again
-        as well, may do so later, and does so three times at the most.
-        """
-        try:
-            await self._intake.take(call)
-        except StoreError:
-            self._gaps.missed(call)
-            raise
 
     async def _take_press(self, body: Mapping[str, Any], button: str) -> None:
         """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""

@@ -23,6 +23,9 @@ from tests.zygote import Zygote
 class Running(Protocol):
     """A process."""
 
+    @property
+    def pid(self) -> int: ...
+
     def signal(self, number: int) -> None: ...
 
     async def end(self) -> int: ...
@@ -109,6 +112,10 @@ class Started:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def signal(self, number: int) -> None:
         self._process.send_signal(number)

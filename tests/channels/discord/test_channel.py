@@ -116,6 +116,7 @@ def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
         return await accept(self, inbound)
 
     monkeypatch.setattr(gaps, "PAUSES", (0.01,))
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.01,))
     monkeypatch.setattr(Inbox, "accept", failing)
 
 
