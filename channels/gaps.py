@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from math import inf
 
@@ -250,7 +250,7 @@ class Gaps:
                 log.error("%s: a message is lost, as it could not be kept for too long", self._channel)
             else:
                 try:
-                    await self._take(call)
+                    await self._take(replace(call, is_late=True))
                 except StoreError as error:
                     await self._places.heard_at(self._channel)  # which fails as well, if it is not the message
                     failure = error
@@ -302,7 +302,7 @@ class Gaps:
                 for call in unheard[max(0, len(unheard) - room) :]:
                     found += 1
                     try:
-                        await self._take(call)
+                        await self._take(replace(call, is_late=True))
                     except StoreError:
                         self.missed(call)
         return found

@@ -1,8 +1,8 @@
 """Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
 
-`STEPS` says what becomes of a turn. One that failed stays so. To try it again is a turn of its own, of the kind
-`retry`: it answers the same messages, in the reply of the one that failed, and goes on with what that one's run has
-stored.
+`STEPS` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a turn of its own,
+in the same reply: of the kind `retry` it goes on with what the one that failed has stored, `regenerate` has the same
+question answered anew, and `revise` the question as it was edited.
 
 A session has at most one turn that is `queued`, `running` or `answered`: the database holds it to that.
 
@@ -34,14 +34,15 @@ from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, turns
 from core.store.statement import Statement
-from core.waiting import batches, is_under_way, said_to
+from core.waiting import Again, batches, begin_again, is_under_way, said_to
 
 log = logging.getLogger(__name__)
 
-#: Why a turn is ended: its session was started over, somebody had enough, the process ends, another worker has it, or
-#: an older message has come that it is to answer as well.
+#: Why a turn is ended: its session was started over, somebody had enough, what it answers was deleted, the process
+#: ends, another worker has it, or an older message has come that it is to answer as well.
 RESET = "reset"
 STOP = "stop"
+WITHDRAWN = "withdrawn"
 SHUTDOWN = "shutdown"
 LOST = "lost"
 ANEW = "anew"
@@ -51,7 +52,7 @@ WAITED = 0.2
 
 State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
 Ended = Literal["done", "failed", "cancelled"]
-Kind = Literal["message", "retry"]
+Kind = Literal["message"] | Again
 
 
 #: From which state to which a turn may go, and when it does.
@@ -59,9 +60,9 @@ STEPS: Mapping[tuple[State, State], str] = {
     ("running", "answered"): "the final text is kept",
     ("answered", "done"): "it is shown",
     ("answered", "failed"): "it cannot be shown",
-    ("answered", "cancelled"): "a reset",
+    ("answered", "cancelled"): "a reset, a stop, a deletion",
     ("running", "failed"): "an apology is shown",
-    ("running", "cancelled"): "a reset, a stop",
+    ("running", "cancelled"): "a reset, a stop, a deletion",
     ("running", "queued"): "its worker hands it back",
     ("queued", "running"): "another one claims it",
 }
@@ -74,9 +75,10 @@ class Turn:
     Attributes:
         id: short enough to be told to a user, who can quote it to an operator.
         messages: what it answers: all that waited when it was claimed for the first time, as it was said.
-        kind: whether it is the first to answer its messages, or a `retry` of one that failed.
+        kind: whether it is the first to answer its messages, or in which way it does so once more.
         origin: the turn that was the first to answer its messages, under whose id the reply is found and what the
-            run has stored: a retry goes on with both.
+            run has stored.
+        model: the one that was chosen for its session, by its full name; none for the default.
         attempt: how often it was claimed from a worker that was gone, and one more.
         is_resumed: whether it was claimed before.
         has_waited: whether its messages may bear the sign that they wait, given by whichever process.
@@ -91,6 +93,7 @@ class Turn:
     messages: tuple[Inbound, ...]
     kind: Kind
     origin: str
+    model: str | None = None
     attempt: int = 1
     is_resumed: bool = False
     has_waited: bool = field(default=False, compare=False)
@@ -179,11 +182,14 @@ class Turns:
 
     async def cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
         """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
+        What was the first reason to end it stays that, but for a reset.
 
         Returns:
             Its id, if there is one.
         """
         here = (turns.c.session == session_id) & is_under_way(turns)
+        if reason != RESET:  # which has all forgotten, and is not to be taken back
+            here &= turns.c.cancel.is_(None) | (turns.c.cancel == reason)
         asked = sa.update(turns).where(here).values(cancel=reason).returning(turns.c.id)
         turn_id: str | None = (await connection.execute(asked)).scalar_one_or_none()
         if turn_id is not None:
@@ -235,7 +241,7 @@ class Turns:
             if not ended.rowcount:
                 raise _lost(turn)
             answered = inbox.c.turn.in_((turn.id, turn.origin))
-            await connection.execute(sa.update(inbox).where(answered).values(inbound=None))
+            await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
 
     async def _write(self, turn: Turn, statement: Statement, **values: Any) -> None:
         async def work() -> None:
@@ -288,6 +294,7 @@ class Turns:
                 messages=said[row.origin],
                 kind=row.kind,
                 origin=row.origin,
+                model=row.model,
                 attempt=row.attempt + 1,
                 is_resumed=True,
                 has_waited=True,
@@ -302,8 +309,8 @@ class Turns:
         waiting = await batches(connection, limit)
         if not waiting:
             return []
-        failed = await _turns_of(connection, {batch[0].parent for batch in waiting} - {None})
-        begun = [_next(batch, failed.get(batch[0].parent)) for batch in waiting]
+        parents = await _turns_of(connection, {batch[0].parent for batch in waiting} - {None})
+        begun = [await _next(connection, batch, parents.get(batch[0].parent)) for batch in waiting]
         rows = [
             {
                 "id": turn.id,
@@ -312,6 +319,7 @@ class Turns:
                 "kind": turn.kind,
                 "parent": batch[0].parent,
                 "origin": turn.origin,
+                "model": turn.model,
                 "state": "running",
                 "owner": self._lease.worker,
                 "chunks": list(turn.chunks),
@@ -324,26 +332,27 @@ class Turns:
             {"message": row.id, "taker": turn.id} for turn, batch in zip(begun, waiting, strict=True) for row in batch
         ]
         await connection.execute(_TAKEN, taken)
-        again = [turn for turn in begun if turn.kind == "retry"]
-        for turn in again:
-            await reopen(connection, turn.session_id, turn.origin)
-        said = await said_to(connection, {turn.origin for turn in again}) if again else {}
-        return [replace(turn, messages=said.get(turn.origin, turn.messages)) for turn in begun]
+        return begun
 
 
-def _next(batch: Sequence[sa.Row[Any]], failed: sa.Row[Any] | None) -> Turn:
-    """The turn that answers what waits; `failed` is the one that it tries again, if it does."""
-    turn_id = uuid.uuid4().hex[:10]
-    return Turn(
+async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]], parent: sa.Row[Any] | None) -> Turn:
+    """The turn that answers what waits: `parent` is the one whose messages it answers once more, if it does."""
+    first, turn_id = batch[0], uuid.uuid4().hex[:10]
+    turn = Turn(
         id=turn_id,
-        session_id=batch[0].session,
-        generation=batch[0].generation,
-        has_waited=time.time() - batch[0].accepted_at > WAITED,
+        session_id=first.session,
+        generation=first.generation,
+        has_waited=time.time() - first.accepted_at > WAITED,
         messages=tuple(Inbound.from_json(row.inbound) for row in batch),
-        kind="retry" if failed else "message",
-        origin=failed.origin if failed else turn_id,
-        chunks=tuple(failed.chunks or ()) if failed else (),
+        kind="message",
+        origin=turn_id,
+        model=first.model,
     )
+    if parent is None:
+        return turn
+    kind = await begin_again(connection, parent, first.kind)
+    said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
+    return replace(turn, kind=kind, origin=parent.origin, messages=said, chunks=tuple(parent.chunks or ()))
 
 
 async def _turns_of(connection: AsyncConnection, ids: Collection[str]) -> dict[str, sa.Row[Any]]:

@@ -60,6 +60,7 @@ def test_what_no_bot_has_heard_is_told_apart() -> None:
     assert "| said while nobody listened | 2 |" in table(outcome)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_nothing_is_lost_doubled_or_cut_while_all_goes_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -114,7 +114,7 @@ async def test_an_error_nobody_foresaw_is_apologised_for_and_its_text_kept_back(
         monkeypatch.setattr(bot.channel, "read", broken)
         question = await ask(bot)
         row = await outcome(bot)
-        assert bot.texts(question)[1:] == [words.apology("Something went wrong on my side.", row.id)]
+        assert bot.texts(question)[1:] == [words.ENGLISH.apology("Something went wrong on my side.", row.id)]
         assert row.error == "ValueError"
         assert "ValueError" in caplog.text
         assert SECRET not in caplog.text
@@ -124,7 +124,7 @@ async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSandbox, tmp_p
     async with running(slack, tmp_path, [Say("Well"), Stall()], time_limit=1.5) as bot:
         question = await ask(bot)
         row = await outcome(bot)
-        assert bot.texts(question)[1:] == ["Well\n\n" + words.apology(words.TOO_LONG, row.id)]
+        assert bot.texts(question)[1:] == ["Well\n\n" + words.ENGLISH.apology(words.TOO_LONG, row.id)]
         assert (row.state, row.error) == ("failed", "time limit")
         await bot.model.wait_for_disconnects()
 
@@ -280,7 +280,7 @@ async def test_a_turn_that_outlives_no_process_ends_in_one_apology_that_can_be_t
         await bot.shows(question, lambda texts: "Half an ans" in texts)
         await bot.restarted(attempt=3)
         row = await outcome(bot)
-        assert bot.texts(question)[1:] == [words.apology(words.TRIED, row.id)]
+        assert bot.texts(question)[1:] == [words.ENGLISH.apology(words.TRIED, row.id)]
         assert (row.state, row.attempt) == ("failed", 4)
 
 

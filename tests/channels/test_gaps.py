@@ -14,7 +14,7 @@ from channels.intake import Call
 from core.errors import StoreError
 from core.places import Place, Places
 from core.store.database import Database
-from core.store.migrate import migrate
+from tests import tables
 from tests.channels.wiring import until
 from tests.inbounds import inbound
 
@@ -22,7 +22,7 @@ from tests.inbounds import inbound
 @pytest.fixture
 async def places(tmp_path: Path) -> AsyncIterator[Places]:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
-    await migrate(database)
+    await tables.lay(database)
     yield Places(database)
     await database.aclose()
 

@@ -84,7 +84,7 @@ async def test_what_is_to_be_answered_once_more_joins_no_turn(inbox: Inbox, turn
     await inbox.accept(inbound("tried"))
     (failed,) = await turns.claim(10)
     await turns.end(failed, "failed")
-    await inbox.retry(failed.id, author="ada")
+    await inbox.again(failed.id, author="ada", kind="retry")
     await inbox.accept(later := inbound("later", sent_at=9e9))
     (turn,) = await turns.claim(10)
     assert turn.kind == "retry"

@@ -8,10 +8,10 @@ import pytest
 from core import worker
 from core.inbox import Inbox
 from core.sessions.service import SessionService
-from core.store.migrate import migrate
 from core.tokens import TokenCounter
 from core.turns import ANEW, LOST, RESET, SHUTDOWN, STOP, Turn, Turns
 from core.worker import Worker
+from tests import tables
 from tests.core.conftest import Faulty, worker_on
 from tests.inbounds import inbound
 
@@ -74,7 +74,7 @@ async def working(
 ) -> AsyncIterator[Bench]:
     database = Faulty(url or f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     if url is None:
-        await migrate(database)
+        await tables.lay(database)
     bench = Bench(database, await worker_on(database), tmp_path, limit=limit, poll=poll)
     run = asyncio.create_task(bench.worker.run())
     try:
