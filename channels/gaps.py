@@ -40,7 +40,7 @@ PAUSES = (0.5, 2.0, 5.0, 15.0, 30.0)
 KEEP_PAUSES = (*(0.1,) * 50, *(0.25,) * 40, *PAUSES)
 
 #: The most seconds for which a message that was just said waits for those that were said before it and not heard.
-BEHIND_SECONDS = 2.0
+BEHIND_SECONDS = 15.0
 
 #: Seconds to wait before the database is asked again since when nothing was heard.
 START_PAUSES = (0.2, 1.0, 2.0)
