@@ -1,10 +1,14 @@
 """What all tests stand on: how long they look for what nobody thought of, and a PostgreSQL of their own.
 
-`make test ARGS="--hypothesis-profile thorough"` looks longer.
+`make test ARGS="--hypothesis-profile thorough"` looks longer; with `--outage 60`, a database that goes away is away for
+a minute.
 """
 
 import asyncio
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -17,6 +21,16 @@ from tests import tables, trust
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
 settings.load_profile("quick")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--outage", type=float, default=6.0, help="seconds for which a database that goes away is away")
+
+
+@pytest.fixture(scope="session")
+def outage(pytestconfig: pytest.Config) -> float:
+    """Seconds for which a database that goes away is away: longer than it takes to notice."""
+    return float(pytestconfig.getoption("outage"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,6 +85,18 @@ def postgres(postgres_url: str) -> str:
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         runner.run(tables.empty(postgres_url))
     return postgres_url
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MB; who may make none does without the test."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system can be made by root alone")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def driven(url: str) -> str:

@@ -23,6 +23,9 @@ from tests.zygote import Zygote
 class Running(Protocol):
     """A process."""
 
+    @property
+    def pid(self) -> int: ...
+
     def signal(self, number: int) -> None: ...
 
     async def end(self) -> int: ...
@@ -44,6 +47,10 @@ class Program:
     @property
     def log(self) -> str:
         return self.logs.read_text(errors="replace") if self.logs.exists() else ""
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
 
     async def start(self, command: str = "run", *, typed: str = "") -> None:
         self._before = len(self.log)
@@ -105,6 +112,10 @@ class Started:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def signal(self, number: int) -> None:
         self._process.send_signal(number)

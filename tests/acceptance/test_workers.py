@@ -92,11 +92,13 @@ async def test_a_second_process_on_one_sqlite_file_says_who_holds_it_and_stops(
 ) -> None:
     bot = await start()
     platform = bot.platforms[0]
-    second = program({**platform.settings, "MODEL": "openai/scripted", "OPENAI_BASE_URL": "http://localhost:1"})
-    second.logs = tmp_path / "second.log"
-    code, said = await second.finish("run")
-    assert code == 1
-    assert "parley.db is in use by process" in said
-    assert "DATABASE_URL" in said
+    settings = {**platform.settings, "MODEL": "openai/scripted", "OPENAI_BASE_URL": "http://localhost:1"}
+    for command in ("run", "migrate"):
+        second = program(settings)
+        second.logs = tmp_path / f"{command}.log"
+        code, said = await second.finish(command)
+        assert code == 1
+        assert f"parley.db is in use by process {bot.program.pid}: stop that one first" in said
+        assert "DATABASE_URL" in said
     bot.answer = lambda _asked: "Still here."
     await bot.ask(platform, platform.talk(), "hello?", "Still here.")
