@@ -17,8 +17,9 @@ CUT_OFF = 5_000
 _EMPTY = f"""
     SELECT pg_terminate_backend(pid, {CUT_OFF}) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid();
-    TRUNCATE {", ".join(metadata.tables)} RESTART IDENTITY
-"""
+    {"".join(f"DELETE FROM {table};" for table in reversed(metadata.sorted_tables))}
+    SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, 1, false) FROM pg_sequences
+"""  # quicker than TRUNCATE, which makes each file anew
 
 #: The file of a database that was migrated, once there is one.
 _copies: list[bytes] = []
