@@ -27,7 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.errors import TurnLostError
 from core.inbound import Inbound
 from core.lease import Lease
-from core.sessions.reopening import reopen
+from core.sessions.reopening import reopen, rewind
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
@@ -205,7 +205,7 @@ class Turns:
 
     async def end(self, turn: Turn, state: Ended, *, error: str | None = None) -> None:
         """End the turn, and with it the messages that it answered. If the session was reset meanwhile, what was
-        said is forgotten.
+        said is forgotten; if what was asked was deleted, the history is as if it had not been.
 
         Args:
             error: for operators: what went wrong, free of secrets.
@@ -222,15 +222,21 @@ class Turns:
         await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
 
     async def _end_over(self, turn: Turn, state: Ended, values: Mapping[str, Any]) -> None:
-        """End a turn of a generation that a reset has ended."""
+        """End a turn of a generation that a reset has ended, or whose messages were deleted."""
         ours = (turns.c.owner == self._lease.worker) & (turns.c.attempt == turn.attempt)
         here = (turns.c.id == turn.id) & ours & turns.c.state.in_(_before(state))
+        is_reset = turns.c.cancel.is_not_distinct_from(RESET)
+        new = {**values, "state": state, "text": sa.case((is_reset, None), else_=turns.c.text)}
         async with self._database.write() as connection:
-            ended = await connection.execute(sa.update(turns).where(here).values(**values, state=state, text=None))
-            if not ended.rowcount:
+            ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
+            row = (await connection.execute(ended)).one_or_none()
+            if row is None:
                 raise _lost(turn)
-            answered = inbox.c.turn.in_((turn.id, turn.origin))
-            await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
+            if row.cancel == RESET:
+                answered = inbox.c.turn.in_((turn.id, turn.origin))
+                await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
+            elif state == "cancelled":
+                await rewind(connection, turn.session_id, turn.origin, keeps_question=False)
 
     async def _write(self, turn: Turn, statement: Statement, **values: Any) -> None:
         async def work() -> None:
@@ -372,6 +378,8 @@ def _writes(
     return Statement(lambda _dialect: sa.update(turns).where(*ours).values(**new, **values).returning(turns.c.id))
 
 
+_ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
+
 _SHOWN = _writes(("running", "answered"), "chunks")
 _ANSWERED = _writes(_before("answered"), "text", "usage", state="answered")
 _HANDED_BACK = _writes(
@@ -381,7 +389,7 @@ _HANDED_BACK = _writes(
     attempt=turns.c.attempt - 1,
 )
 _ENDED: Mapping[Ended, Statement] = {
-    state: _writes(_before(state), "error", "finished_at", only=[turns.c.cancel.is_distinct_from(RESET)], state=state)
+    state: _writes(_before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state)
     for state in ("done", "failed", "cancelled")
 }
 _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))
