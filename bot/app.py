@@ -8,6 +8,7 @@ from typing import Any
 
 from bot.health import Health
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
+from channels import words
 from channels.answer import Answerer
 from channels.channel import Channel
 from channels.discord.channel import DiscordChannel
@@ -73,6 +74,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], Worker, Health]]:
+    words.prefer(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database, connections=settings.database_connections)
         stack.push_async_callback(database.aclose)
@@ -110,12 +112,14 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
+            extras=frozenset(settings.reply_buttons),
         )
         worker = Worker(turns, answerer.answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
         places, bounds = Places(database), settings.catch_up
         if settings.slack is not None:
-            channels[SlackChannel.name] = SlackChannel(settings.slack, inbox, places, bounds)
+            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, inbox, places, bounds)
+            stack.push_async_callback(slack.aclose)
         if settings.discord is not None:
             discord = channels[DiscordChannel.name] = DiscordChannel(
                 settings.discord, inbox, places, bounds, Leadership(database, lease, DiscordChannel.name)

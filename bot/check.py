@@ -8,7 +8,7 @@ from sqlalchemy.engine import make_url
 from bot import settings as configuration
 from bot.settings import Settings
 from channels.discord import login as discord
-from channels.slack import channel as slack
+from channels.slack import login as slack
 from core.errors import ParleyError, SettingsError, StoreError
 from core.models.catalog import probe
 from core.models.choice import Choice

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from channels.markdown.dialect import MARKDOWN, Dialect
 from core.errors import SurfaceError
@@ -64,17 +64,22 @@ class Chunk:
     settled: int = 0
 
 
+#: How much a button is to be seen, in the words of both platforms; plain by default.
+Style = Literal["", "primary", "danger"]
+
+
 @dataclass(frozen=True, slots=True)
 class Button:
     """Something to press under a reply.
 
     Attributes:
         id: what a press is known by, whoever hears it and however late (`retry:TURN`).
-        label: what people read on it.
+        label: what people read on it, or have read to them.
     """
 
     id: str
     label: str
+    style: Style = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +267,10 @@ class Channel(Protocol):
         Args:
             turn_id: what the reply's messages can be found by when their ids were lost.
         """
+        ...
+
+    async def locale(self, inbound: Inbound) -> str:
+        """The language of who wrote it, as the platform names it (`ko-KR`); empty if it does not tell."""
         ...
 
     async def read(self, inbound: Inbound) -> Heard:
