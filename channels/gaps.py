@@ -40,7 +40,7 @@ PAUSES = (0.5, 2.0, 5.0, 15.0, 30.0)
 KEEP_PAUSES = (*(0.1,) * 50, *(0.25,) * 40, *PAUSES)
 
 #: The most seconds for which a message that was just said waits for those that were said before it and not heard.
-BEHIND_SECONDS = 2.0
+BEHIND_SECONDS = 15.0
 
 #: Seconds to wait before the database is asked again since when nothing was heard.
 START_PAUSES = (0.2, 1.0, 2.0)
@@ -170,11 +170,10 @@ class Gaps:
                     await self._look_first(call.inbound.place)
             except TimeoutError:
                 log.info("%s: a message is not held up any longer by what was said before", self._channel)
-        if any(missed.inbound.session_id == call.inbound.session_id for missed in self._missed.values()):
-            self.missed(call)
-            raise StoreError("what was said before it is not kept yet")
         try:
-            await self._take(call)
+            for older in self._missed_before(call):
+                await self._take_one(older)
+            await self._take_one(call)
         except StoreError:
             self.missed(call)
             raise
@@ -188,6 +187,16 @@ class Gaps:
             self._unkept.set()
         else:
             self.open(call.inbound.sent_at)
+
+    def _missed_before(self, call: Call) -> list[Call]:
+        """What was said before it in its session and could not be kept, in its order."""
+        inbound = call.inbound
+        here = (missed for missed in self._missed.values() if missed.inbound.session_id == inbound.session_id)
+        return sorted((missed for missed in here if _at(missed) < inbound.sent_at), key=_at)
+
+    async def _take_one(self, call: Call) -> None:
+        await self._take(call)
+        self._missed.pop(call.inbound.event_key, None)
 
     @property
     def _is_open(self) -> bool:
@@ -235,7 +244,7 @@ class Gaps:
     async def _take_missed(self) -> None:
         """Take in what could not be kept, in its order; what cannot be kept by its own fault holds up no other."""
         failure: StoreError | None = None
-        for call in sorted(self._missed.values(), key=lambda call: call.inbound.sent_at):
+        for call in sorted(self._missed.values(), key=_at):
             inbound = call.inbound
             if inbound.sent_at < time.time() - max(1.0, self._bounds.hours) * 3600:
                 log.error("%s: a message is lost, as it could not be kept for too long", self._channel)
@@ -311,7 +320,7 @@ class Gaps:
         known = await self._places.known(call.inbound.event_key for call in calls)
         over = await self._places.started_over_at({call.inbound.session_id for call in calls})
         unheard = []
-        for call in sorted(calls, key=lambda call: call.inbound.sent_at):
+        for call in sorted(calls, key=_at):
             inbound = call.inbound
             if call.is_called:
                 alive.add(inbound.session_id)
@@ -344,3 +353,8 @@ async def _failure(work: Callable[[], Awaitable[None]]) -> str:
     except Exception as error:
         return str(error) if isinstance(error, ParleyError) else traced(error)
     return ""
+
+
+def _at(call: Call) -> float:
+    """When it was said."""
+    return call.inbound.sent_at

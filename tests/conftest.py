@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from sqlalchemy.engine import Dialect
 
+from core.store.statement import Prepared, Statement
 from sandbox.postgres import PostgresSandbox
 from tests import tables, trust
 
@@ -45,9 +47,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_trust() -> Iterator[None]:
+def _once_for_all() -> Iterator[None]:
+    """What each process does once is done once for all tests: certificates are read, statements compiled."""
+    prepared, known = Statement.prepared, dict[tuple[Statement, str], Prepared]()
+
+    def once(self: Statement, dialect: Dialect) -> Prepared:
+        key = (self, dialect.name)
+        if key not in known:
+            known[key] = prepared(self, dialect)
+        return known[key]
+
     with pytest.MonkeyPatch.context() as patch:
         trust.share(patch.setattr)
+        patch.setattr(Statement, "prepared", once)
         yield
 
 
@@ -61,9 +73,9 @@ def postgres_server() -> Iterator[PostgresSandbox]:
 @pytest.fixture(scope="session")
 def postgres_url(postgres_server: PostgresSandbox) -> str:
     """Of a database with all tables, for one test after the other."""
-    url = postgres_server.create("tests")
+    url = driven(postgres_server.create("tests"))
     with asyncio.Runner() as runner:
-        runner.run(tables.migrated(driven(url)))
+        runner.run(tables.migrated(url))
     return url
 
 
@@ -72,7 +84,7 @@ def postgres(postgres_url: str) -> str:
     """The URL of a database with all tables and nothing in them."""
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         runner.run(tables.empty(postgres_url))
-    return driven(postgres_url)
+    return postgres_url
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ CUT_OFF = 5_000
 _EMPTY = f"""
     SELECT pg_terminate_backend(pid, {CUT_OFF}) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid();
-    TRUNCATE {", ".join(metadata.tables)} RESTART IDENTITY
-"""
+    {"".join(f"DELETE FROM {table};" for table in reversed(metadata.sorted_tables))}
+    SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, 1, false) FROM pg_sequences
+"""  # quicker than TRUNCATE, which makes each file anew
 
 #: The file of a database that was migrated, once there is one.
 _copies: list[bytes] = []
@@ -49,6 +50,11 @@ def _read(path: Path) -> bytes:
 
 async def empty(url: str) -> None:
     """Let a database of PostgreSQL be as when its tables were made: whoever is connected to it is cut off."""
-    connection = await asyncpg.connect(url)
-    await connection.execute(_EMPTY)
-    await connection.close()
+    connection = await asyncpg.connect(url.replace("+asyncpg", ""))
+    try:
+        await connection.execute(_EMPTY)
+    except asyncpg.UndefinedTableError:  # a test has dropped one
+        await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        await migrated(url)
+    finally:
+        await connection.close()
