@@ -17,7 +17,7 @@ from core.sessions.service import ensure_session
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import turns as turns_table
-from core.turns import RESET, Turn, Turns
+from core.turns import ANEW, RESET, Turn, Turns
 from tests.core.conftest import Faulty, done
 from tests.inbounds import inbound
 
@@ -162,7 +162,7 @@ async def test_a_reset_that_is_found_when_what_was_said_after_it_has_a_turn_ends
     await inbox.accept(before)
     for _ in range(2):
         assert await inbox.reset(reset, is_late=True) is None
-    assert await turns.running() == {running.id: None}
+    assert await turns.running() == {running.id: ANEW}  # it is to answer what was said before, too
     await done(turns, running)
     (turn,) = await turns.claim(10)
     assert (turn.messages, turn.generation) == ((before,), running.generation)
