@@ -278,7 +278,8 @@ class Inbox:
         return Accepted.WAITS if is_behind else Accepted.NEXT
 
     async def _start_over(self, connection: AsyncConnection, session_id: str, until: float) -> list[Inbound]:
-        """Begin a new generation, to which belongs what waits and was said after `until`.
+        """Begin a new generation, to which belongs what waits and was said after `until`, but for what asks for an
+        answer of the old one once more.
 
         Returns:
             What else waited.
@@ -286,9 +287,9 @@ class Inbox:
         await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
         generation = await self._service.begin_generation(connection, session_id)
         here = inbox.c.session == session_id
-        later = here & is_waiting(inbox) & (inbox.c.sent_at > until)
+        later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
         await connection.execute(sa.update(inbox).where(later).values(generation=generation))
-        waiting = here & is_waiting(inbox) & (inbox.c.sent_at <= until)
+        waiting = here & is_waiting(inbox) & (inbox.c.generation != generation)
         dropped = (await connection.execute(sa.select(inbox.c.inbound).where(waiting))).scalars().all()
         await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
         needed = sa.exists().where(
