@@ -18,7 +18,7 @@ from core.inbound import Inbound
 from core.inbox import Inbox
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
-from core.models.provider import Done, ProviderEvent, Request, Text
+from core.models.provider import NOTHING, Done, ProviderEvent, Request, Takes, Text
 from core.runtime import AgentRuntime, warm_up
 from core.sessions.service import SessionService
 from core.shares import Uses
@@ -39,6 +39,10 @@ class Model:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return NOTHING
 
     async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
         if self._seconds:
