@@ -367,8 +367,8 @@ def test_with_what_it_is_told_a_lone_reply_leaves_no_call_unused_and_a_final_wai
     assert worst < 0.4
 
 
-@given(st.lists(st.floats(0, 30) | st.sampled_from([10.0, 20.0]), min_size=1, max_size=40))
-@example([10.0] * 40)
+@given(st.lists(st.floats(0, 90) | st.just(70.0), min_size=1, max_size=40))
+@example([70.0] * 40)
 def test_who_has_a_call_kept_back_finds_it_at_once_whatever_ticks_come_and_however_many_others_do(
     ends: list[float],
 ) -> None:
