@@ -5,7 +5,7 @@ import math
 from bisect import insort
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -377,10 +377,9 @@ class Budget:
 
 
 async def _event_within(event: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):  # not `wait_for`, which may swallow that it is cancelled
+            await event.wait()
 
 
 def _now() -> float:

@@ -399,6 +399,24 @@ def test_who_has_a_call_kept_back_finds_it_at_once_whatever_ticks_come_and_howev
     assert max(run(main)) == 0
 
 
+@pytest.mark.parametrize("steps", range(4))
+def test_who_does_not_want_a_place_any_more_waits_no_longer_even_if_he_has_just_been_woken(steps: int) -> None:
+    async def main() -> bool:
+        budget = Budget(Window(1, 60))
+        await budget.admit(Priority.FINAL)
+        budget.answered()
+        waiting, other = (asyncio.create_task(budget.admit(Priority.TICK)) for _ in range(2))
+        await asyncio.sleep(1)
+        other.cancel()  # which wakes who is first
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting], timeout=1)
+        return waiting.cancelled()
+
+    assert run(main)
+
+
 def test_keys_have_budgets_of_their_own_and_idle_ones_are_let_go() -> None:
     async def main() -> None:
         pacer = Pacer()
