@@ -11,9 +11,11 @@ from pathlib import Path
 import typer
 
 from bot import app, check, logs, sandbox
+from bot import manifest as manifests
 from bot import settings as configuration
 from core.errors import ParleyError, SettingsError
 from core.store.database import Database
+from core.store.lock import held
 from core.store.migrate import migrate as apply_migrations
 from core.tokens import warm as fetch_vocabulary
 
@@ -65,12 +67,19 @@ def migrate() -> None:
     async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
         database = Database(settings.database)
         try:
-            applied = await apply_migrations(database)
+            with held(database):
+                applied = await apply_migrations(database)
         finally:
             await database.aclose()
         _say(f"applied {', '.join(applied)}" if applied else "nothing to do")
 
     _run(work, configuration.load())
+
+
+@cli.command()
+def manifest(platform: manifests.Platform) -> None:
+    """Print what a platform is to be asked for: for Slack, the manifest that the app is made from."""
+    _say(manifests.manifest(platform, configuration.load()))
 
 
 @cli.command()

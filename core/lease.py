@@ -57,7 +57,6 @@ class Lease:
             try:
                 async with asyncio.timeout(self._seconds), self._database.write() as connection:
                     await self._write(connection)
-                    await connection.execute(sa.delete(workers).where(workers.c.lease < self._database.now - 3600))
             except Exception as error:
                 # nobody could lengthen his: who comes back first must not take the others for dead
                 self._sure_from = _now() + 2 * self._seconds

@@ -1,4 +1,4 @@
-"""Letting go of turns that ended long ago, a few at a time, so that nobody waits for it."""
+"""Letting go of turns and workers that ended long ago, a few at a time, so that nobody waits for it."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.secrets import traced
 from core.store.database import Database
-from core.store.schema import inbox, tool_calls, turns
+from core.store.schema import inbox, tool_calls, turns, workers
 
 log = logging.getLogger(__name__)
 
@@ -19,17 +19,17 @@ PAUSE = 0.5
 #: Seconds after which it is tried again when it failed.
 AGAIN = 60.0
 
-#: Seconds between two times that it is looked for what is old.
-EVERY = 3600.0
+HOUR, DAY = 3600.0, 86_400.0
 
-DAY = 86_400.0
+#: Seconds between two times that it is looked for what is old.
+EVERY = HOUR
 
 
 class Pruning:
     """Takes away what is of no use any more.
 
     Of messages, their author's newest at a place stays: it tells where he speaks. What was said and answered is not
-    lost with its turn: sessions keep that.
+    lost with its turn: sessions keep that. A worker counts as gone for good an hour after its lease has ended.
 
     Args:
         days: how long a turn is kept after its end.
@@ -58,11 +58,12 @@ class Pruning:
             How many rows.
         """
         async with self._database.write() as connection:
-            before = self._database.now - self._days * DAY
+            before, an_hour_ago = self._database.now - self._days * DAY, self._database.now - HOUR
             return (
                 await _delete(connection, turns, turns.c.finished_at < before)
                 + await _delete(connection, inbox, _is_of_no_use(before))
                 + await _delete(connection, tool_calls, tool_calls.c.begun_at < before)
+                + await _delete(connection, workers, workers.c.lease < an_hour_ago)
             )
 
 
