@@ -1,12 +1,10 @@
 """Discord's REST API: the calls that a reply needs, and what their refusals mean."""
 
-import asyncio
 import hashlib
 import io
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
-from contextvars import copy_context
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -16,7 +14,8 @@ import discord
 from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Button, File, Priority
-from channels.discord.headers import LAST_TAKEN, Told, tracing
+from channels.discord.headers import Told, tracing
+from channels.discord.taking import Taking
 from channels.pacer import Pacer
 from core.secrets import traced
 
@@ -92,7 +91,7 @@ class DiscordApi:
         self._client = client
         self._silent = silent
         self._caller = Caller(pauses=pauses, speed=speed)
-        self._resting: set[asyncio.Task[Any]] = set()
+        self._taking = Taking()
         assert client.user is None, "who has logged in before does not hear of the limits"
         client.http.http_trace = tracing(self._learn)  # discord.py reads it when it logs in, and hands on no headers
 
@@ -203,7 +202,7 @@ class DiscordApi:
 
         async def send() -> bool:
             place = self._message(channel, message)
-            await self._taken(place.edit(content=text, view=_view(controls), allowed_mentions=NO_MENTIONS))
+            await self._taking.taken(place.edit(content=text, view=_view(controls), allowed_mentions=NO_MENTIONS))
             return True
 
         edited = await self._call("edit", send, self.edits(channel), priority=priority, is_admitted=is_admitted)
@@ -346,34 +345,9 @@ class DiscordApi:
         elif method == "PATCH" and found["message"]:
             self.edits(channel).told(calls=told.calls, left=told.left, seconds=told.seconds)
 
-    async def _taken(self, call: Coroutine[Any, Any, Any]) -> None:
-        """Wait until Discord has taken a call. discord.py lets who has made the last one of a window wait, when it has
-        taken effect, until that is over; here, whoever wants to make the next one does.
-        """
-        taken, context = asyncio.Event(), copy_context()
-        context.run(LAST_TAKEN.set, taken)
-        calling = asyncio.create_task(call, name="call", context=context)
-        self._resting.add(calling)
-        calling.add_done_callback(self._rested)
-        waiting = asyncio.create_task(taken.wait(), name="taken")
-        try:
-            await asyncio.wait([calling, waiting], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-        if not taken.is_set():
-            calling.result()
-
-    def _rested(self, call: asyncio.Task[Any]) -> None:
-        self._resting.discard(call)
-        if not call.cancelled():
-            call.exception()  # whoever waited for it has it
-
     async def aclose(self) -> None:
         """Wait for nothing more."""
-        for call in self._resting:
-            call.cancel()
-        if self._resting:
-            await asyncio.wait(self._resting)
+        await self._taking.aclose()
 
     def _message(self, channel: int, message: int) -> discord.PartialMessage:
         return self._client.get_partial_messageable(channel).get_partial_message(message)
