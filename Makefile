@@ -3,7 +3,10 @@
 UV := $(shell command -v uv || echo .uv/bin/uv)
 WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 
-.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions bench-turns soak chaos check warm clean
+# What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
+export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions bench-turns soak chaos words check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -43,6 +46,10 @@ bench-replies: .venv/ready
 
 chaos: .venv/ready
 	@.venv/bin/python -m tests.chaos $(ARGS)
+
+# Brings the catalogue of the bot's own words in step with the code, and names what is not translated.
+words: .venv/ready
+	@.venv/bin/python -m tests.channels.catalogue
 
 check: .venv/ready
 	@.venv/bin/python -m bot check

@@ -8,6 +8,7 @@ from typing import Any
 
 from bot.health import Health
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
+from channels import words
 from channels.answer import Answerer
 from channels.channel import Channel
 from channels.discord.channel import DiscordChannel
@@ -21,8 +22,7 @@ from core.leadership import Leadership
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.attempts import WAITS
-from core.models.catalog import make_provider
-from core.models.merging import Merging
+from core.models.choice import Choice
 from core.places import Places
 from core.pruning import Pruning
 from core.runtime import AgentRuntime, warm_up
@@ -74,6 +74,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], Worker, Health]]:
+    words.prefer(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database, connections=settings.database_connections)
         stack.push_async_callback(database.aclose)
@@ -85,14 +86,19 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)
         await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
-        provider, model = make_provider(settings.model, settings.endpoints)
-        stack.push_async_callback(provider.aclose)
-        if settings.model == LOCAL_MODEL:
+        choice = Choice(settings.model, settings.models, settings.endpoints)
+        stack.push_async_callback(choice.aclose)
+        if LOCAL_MODEL in choice.offered:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
         sessions = SessionService(database, counter, budget=settings.history_tokens, agent=settings.agent_name)
-        idle = settings.model_idle_seconds
-        adapter = ModelAdapter(model=model, provider=Merging(provider), idle_seconds=idle, waits=WAITS)
+        adapter = ModelAdapter(
+            model=choice.default,
+            provider=choice.offered[choice.default].provider,
+            offered=choice.offered,
+            idle_seconds=settings.model_idle_seconds,
+            waits=WAITS,
+        )
         journal = Journal(database)
         app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools), journal=journal)
         runtime = AgentRuntime(app, sessions)
@@ -106,12 +112,14 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
+            extras=frozenset(settings.reply_buttons),
         )
         worker = Worker(turns, answerer.answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
         places, bounds = Places(database), settings.catch_up
         if settings.slack is not None:
-            channels[SlackChannel.name] = SlackChannel(settings.slack, inbox, places, bounds)
+            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, inbox, places, bounds)
+            stack.push_async_callback(slack.aclose)
         if settings.discord is not None:
             discord = channels[DiscordChannel.name] = DiscordChannel(
                 settings.discord, inbox, places, bounds, Leadership(database, lease, DiscordChannel.name)

@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from bot import app, check, logs, sandbox
+from bot import manifest as manifests
 from bot import settings as configuration
 from core.errors import ParleyError, SettingsError
 from core.store.database import Database
@@ -73,6 +74,12 @@ def migrate() -> None:
         _say(f"applied {', '.join(applied)}" if applied else "nothing to do")
 
     _run(work, configuration.load())
+
+
+@cli.command()
+def manifest(platform: manifests.Platform) -> None:
+    """Print what a platform is to be asked for: for Slack, the manifest that the app is made from."""
+    _say(manifests.manifest(platform, configuration.load()))
 
 
 @cli.command()

@@ -10,10 +10,13 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from channels.discord.login import DISCORD_API, DiscordSettings
+from channels.buttons import Extra
+from channels.discord.login import DISCORD_API, DiscordSettings, Sessions
 from channels.gaps import Bounds
-from channels.slack.channel import SlackSettings
+from channels.slack.hearing import Direct
+from channels.slack.login import MOST_PROMPTS, PROMPTS, SlackSettings
 from channels.slack.streams import Streaming
+from channels.words import spoken
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
 from core.errors import SettingsError
 from core.models.catalog import Endpoints
@@ -40,12 +43,20 @@ class Settings(BaseSettings):
     slack_app_token: SecretStr | None = None
     slack_api_url: str = "https://slack.com/api/"
     slack_streaming: Streaming = "auto"
+    slack_dm: Direct = "thread"
+    suggested_prompts: str = " | ".join(PROMPTS)
 
     discord_bot_token: SecretStr | None = None
     discord_api_url: str = DISCORD_API
     discord_guilds: Annotated[tuple[int, ...], NoDecode] = ()
+    discord_channel_sessions: Sessions = "shared"
+    discord_auto_thread: bool = False
+    discord_free_channels: Annotated[tuple[int, ...], NoDecode] = ()
+    discord_silent: bool = False
+    discord_ping_after: float = Field(default=0, ge=0)
 
     model: str = DEFAULT_MODEL
+    models: Annotated[tuple[str, ...], NoDecode] = ()
     google_api_key: SecretStr | None = None
     google_base_url: str | None = None
     openai_api_key: SecretStr | None = None
@@ -62,6 +73,9 @@ class Settings(BaseSettings):
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
+
+    language: str = "en"
+    reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
 
     turn_seconds: float = Field(default=600, gt=0)
     model_idle_seconds: float = Field(default=120, gt=0)
@@ -89,10 +103,16 @@ class Settings(BaseSettings):
             raise ValueError(NAME_RULE)
         return value
 
-    @field_validator("tools", mode="before")
+    @field_validator("tools", "models", "reply_buttons", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("language")
+    @classmethod
+    def _is_spoken(cls, value: str) -> str:
+        """On many machines the variable is there, for other programs as well, and may name several."""
+        return spoken(value) or "en"
 
     @field_validator("slack_bot_token")
     @classmethod
@@ -113,13 +133,13 @@ class Settings(BaseSettings):
 
     @field_validator("discord_guilds", mode="before")
     @classmethod
-    def _are_ids(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        ids = [part.strip() for part in value.split(",") if part.strip()]
-        if not all(part.isdecimal() for part in ids):
-            raise ValueError("it must be ids of servers, with commas in between (right-click a server, Copy Server ID)")
-        return tuple(int(part) for part in ids)
+    def _are_servers(cls, value: object) -> object:
+        return _ids(value, "ids of servers, with commas in between (right-click a server, Copy Server ID)")
+
+    @field_validator("discord_free_channels", mode="before")
+    @classmethod
+    def _are_channels(cls, value: object) -> object:
+        return _ids(value, "ids of channels, with commas in between (right-click a channel, Copy Channel ID)")
 
     @field_validator("slack_api_url", "discord_api_url", "google_base_url", "openai_base_url", "anthropic_base_url")
     @classmethod
@@ -176,6 +196,8 @@ class Settings(BaseSettings):
                 f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {_SLACK_APPS}, your app, under "
                 "OAuth & Permissions"
             )
+        if len(self.prompts) > MOST_PROMPTS:
+            raise ValueError(f"SUGGESTED_PROMPTS: Slack shows {MOST_PROMPTS} at the most, with | in between")
         if self.catch_up_hours >= self.turns_kept_days * 24:
             raise ValueError(
                 "CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS; what was answered before would not be known any "
@@ -211,7 +233,14 @@ class Settings(BaseSettings):
             app_token=self.slack_app_token.get_secret_value(),
             api_url=self.slack_api_url,
             streaming=self.slack_streaming,
+            direct=self.slack_dm,
+            prompts=self.prompts,
         )
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """What is suggested to say to the bot."""
+        return tuple(prompt.strip() for prompt in self.suggested_prompts.split("|") if prompt.strip())
 
     @property
     def discord(self) -> DiscordSettings | None:
@@ -221,6 +250,11 @@ class Settings(BaseSettings):
             bot_token=self.discord_bot_token.get_secret_value(),
             api_url=self.discord_api_url,
             guilds=frozenset(self.discord_guilds),
+            sessions=self.discord_channel_sessions,
+            auto_thread=self.discord_auto_thread,
+            free_channels=frozenset(self.discord_free_channels),
+            silent=self.discord_silent,
+            ping_after=self.discord_ping_after,
         )
 
     @property
@@ -279,6 +313,15 @@ def _begins(value: SecretStr | None, prefix: str, where: str) -> SecretStr | Non
     if value is not None and not value.get_secret_value().startswith(prefix):
         raise ValueError(f"it must begin with {prefix}; copy it at {_SLACK_APPS}, your app, under {where}")
     return value
+
+
+def _ids(value: object, what: str) -> object:
+    if not isinstance(value, str):
+        return value
+    ids = [part.strip() for part in value.split(",") if part.strip()]
+    if not all(part.isdecimal() for part in ids):
+        raise ValueError(f"it must be {what}")
+    return tuple(int(part) for part in ids)
 
 
 def _revealed(secret: SecretStr | None) -> str | None:

@@ -2,17 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing
 from dataclasses import asdict
 
 from channels import words
-from channels.channel import Button, Channel, Priority
-from channels.intake import RETRY
+from channels.buttons import EXTRAS, Extra, button, under_answer
+from channels.channel import Channel, Priority
 from channels.reply import MOST_MESSAGES, Reply
+from channels.words import Words
 from core import turns
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
-from core.inbound import storable
+from core.inbound import Inbound, storable
 from core.models.provider import Usage
 from core.runtime import AgentRuntime
 from core.secrets import traced
@@ -23,8 +24,14 @@ log = logging.getLogger(__name__)
 #: How often a turn is begun whose worker does not live to its end, unless it is told otherwise.
 MOST_ATTEMPTS = 3
 
+#: What is said of a turn that is ended, by the reason.
+_LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
+
 #: Seconds that a shutdown waits for tools.
 TOOL_SECONDS = 3.0
+
+#: Seconds that a reply waits until it is known in which language it speaks.
+LOCALE_SECONDS = 0.5
 
 
 class Answerer:
@@ -35,6 +42,7 @@ class Answerer:
         time_limit: the most seconds that one run of the agent may take.
         most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
         most_attempts: how often a turn is begun whose worker does not live to its end.
+        extras: what may be pressed under an answer.
     """
 
     def __init__(
@@ -46,6 +54,7 @@ class Answerer:
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
         most_attempts: int = MOST_ATTEMPTS,
+        extras: Set[Extra] = EXTRAS,
     ) -> None:
         self._runtime = runtime
         self._turns = turns
@@ -53,6 +62,7 @@ class Answerer:
         self._time_limit = time_limit
         self._most_messages = most_messages
         self._most_attempts = most_attempts
+        self._extras = extras
 
     async def answer(self, turn: Turn) -> None:
         """Run `turn` to its end; one that was begun before goes on with what stands. Cancelled, it still closes the
@@ -77,7 +87,11 @@ class Answerer:
             known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
             if known != turn.chunks:
                 await keep(known)
-            async with Reply(surface, known=known, keep=keep, most=self._most_messages) as reply:
+            say = await _words(channel, turn.inbound)
+            stop = [button("stop", turn.id, say)]
+            async with Reply(
+                surface, known=known, keep=keep, most=self._most_messages, say=say, controls=stop
+            ) as reply:
                 await self._in_reply(turn, reply)
         except StoreError:
             raise
@@ -93,7 +107,7 @@ class Answerer:
                 await self._cancelled(turn, reply, turn.cancel)
             elif turn.attempt > self._most_attempts:
                 cause = f"{self._most_attempts} workers did not live to its end"
-                await self._close(turn, reply, words.apology(words.TRIED, turn.id), "failed", cause)
+                await self._close(turn, reply, words.TRIED, "failed", cause)
             else:
                 await self._run(turn, reply)
         except asyncio.CancelledError as stop:
@@ -105,28 +119,30 @@ class Answerer:
         try:
             async with asyncio.timeout(self._time_limit):
                 usage = await self._agent_said(turn, reply)
-            text = reply.text if reply.text.strip() else words.NO_ANSWER
+            text = reply.text if reply.text.strip() else reply.say(words.NO_ANSWER)
             await self._turns.answered(turn, text, asdict(usage))
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
-            return await self._close(turn, reply, words.apology(words.TOO_LONG, turn.id), "failed", "time limit")
+            return await self._close(turn, reply, words.TOO_LONG, "failed", "time limit")
         except (SurfaceError, TurnLostError):
             raise
         except Exception as error:
             log.error("turn %s failed: %s", turn.id, traced(error))
             sentence = error.public if isinstance(error, ParleyError) else ParleyError.public
-            return await self._close(turn, reply, words.apology(sentence, turn.id), "failed", _cause(error))
+            return await self._close(turn, reply, sentence, "failed", _cause(error))
         return await self._show(turn, reply, text)
 
     async def _agent_said(self, turn: Turn, reply: Reply) -> Usage:
-        """Feed the reply with what the agent says, to its end. A shutdown lets the tools end that are at work."""
+        """Feed the reply with what the agent says, to its end. What hands the turn back lets the tools end
+        that are at work.
+        """
         tools = _Tools()
         saying = asyncio.create_task(self._say(turn, reply, tools), name=f"run of turn {turn.id}")
         try:
             return await asyncio.shield(saying)
         except asyncio.CancelledError as stop:
-            if stop.args == (turns.SHUTDOWN,):
+            if stop.args in ((turns.SHUTDOWN,), (turns.ANEW,)):
                 await tools.rest(TOOL_SECONDS)
             raise
         finally:
@@ -141,6 +157,7 @@ class Answerer:
             session_id=turn.session_id,
             text="\n\n".join(said.text for said in heard),
             speaker=heard[-1].speaker,
+            model=turn.model,
             run_id=turn.origin,
             generation=turn.generation,
         )
@@ -150,17 +167,17 @@ class Answerer:
                     case "text_delta":
                         reply.feed(storable(event.text))
                     case "step_reset":
-                        reply.replace(storable(event.text))
+                        reply.replace(reply.say.ending(storable(event.text)))
                     case "tool_start":
                         tools.began(event.call_id)
-                        reply.status(words.using(event.tool))
+                        reply.status(reply.say.using(event.tool))
                     case "tool_end":
                         tools.ended(event.call_id)
                         reply.status("")
                     case "error" if event.error is not None and not event.call_id:
                         raise event.error
                     case "done":
-                        reply.replace(storable(event.text))
+                        reply.replace(reply.say.ending(storable(event.text)))
                         return event.usage
         raise ParleyError("the run ended without an outcome")
 
@@ -173,29 +190,44 @@ class Answerer:
     async def _cancelled(self, turn: Turn, reply: Reply, reason: str) -> None:
         """End what was cancelled, or leave it to another worker."""
         match reason:
-            case turns.RESET:
-                await self._close(turn, reply, words.RESET_STOPPED, "cancelled", reason)
-            case turns.STOP:
-                await self._close(turn, reply, words.STOPPED, "cancelled", reason)
+            case turns.RESET | turns.STOP | turns.WITHDRAWN:
+                await self._close(turn, reply, _LAST_WORDS[reason], "cancelled", reason)
             case turns.SHUTDOWN:
                 if not reply.is_closed:  # what is kept is shown by the next one
                     try:
-                        await reply.close(reply.said.rstrip(), ending=words.RESTARTING)
+                        stop = [button("stop", turn.id, reply.say)]  # the next one hears of it
+                        await reply.close(reply.said.rstrip(), ending=reply.say(words.RESTARTING), controls=stop)
                     except SurfaceError as error:
                         log.warning("turn %s: its reply does not say that it is handed back: %s", turn.id, error)
                 await self._turns.hand_back(turn)
+            case turns.ANEW:
+                await self._turns.hand_back(turn)
 
-    async def _close(self, turn: Turn, reply: Reply, line: str, state: Ended, cause: str) -> None:
-        """End the reply with `line` below what was said so far. What failed can be tried again."""
-        said = reply.said.rstrip()
-        controls = [Button(f"{RETRY}:{turn.id}", words.RETRY)] if state == "failed" else []
-        priority = Priority.ERROR if state == "failed" else Priority.FINAL
-        await reply.close(said, priority, ending=line, controls=controls)
+    async def _close(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:
+        """End the reply with a sentence below what was said so far. What failed can be tried again, and what was
+        stopped be answered after all.
+        """
+        said, say = reply.said.rstrip(), reply.say
+        if state == "failed":
+            controls = [button("retry", turn.id, say)]
+            await reply.close(said, Priority.ERROR, ending=say.apology(sentence, turn.id), controls=controls)
+        else:
+            controls = under_answer(turn.id, say, self._extras - {"feedback"}) if cause == turns.STOP else []
+            await reply.close(said, ending=say(sentence), controls=controls)
         await self._turns.end(turn, state, error=cause)
 
     async def _show(self, turn: Turn, reply: Reply, text: str) -> None:
-        await reply.close(text)
+        await reply.close(text, controls=under_answer(turn.id, reply.say, self._extras))
         await self._turns.end(turn, "done")
+
+
+async def _words(channel: Channel, inbound: Inbound) -> Words:
+    """The language that the reply to a message speaks."""
+    try:
+        async with asyncio.timeout(LOCALE_SECONDS):
+            return words.of(await channel.locale(inbound))
+    except TimeoutError:
+        return words.of("")
 
 
 class _Tools:

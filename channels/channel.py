@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from channels.markdown.dialect import MARKDOWN, Dialect
 from core.errors import SurfaceError
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.shares import Uses
 
 
@@ -64,17 +64,22 @@ class Chunk:
     settled: int = 0
 
 
+#: How much a button is to be seen, in the words of both platforms; plain by default.
+Style = Literal["", "primary", "danger"]
+
+
 @dataclass(frozen=True, slots=True)
 class Button:
     """Something to press under a reply.
 
     Attributes:
         id: what a press is known by, whoever hears it and however late (`retry:TURN`).
-        label: what people read on it.
+        label: what people read on it, or have read to them.
     """
 
     id: str
     label: str
+    style: Style = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +132,11 @@ class Heard:
     speaker: str
 
     @classmethod
-    def of(cls, said: str, speaker: str, attachments: Sequence[str], *, alone: bool) -> "Heard":
+    def of(cls, said: str, speaker: str, attachments: Sequence[Attachment], *, alone: bool) -> "Heard":
         """What was said, the files that came along by name; first the speaker's name, unless one speaks `alone`."""
         if attachments:
-            said = f"{said}\n[{speaker} sent files that you cannot open: {', '.join(attachments)}]".strip()
+            names = ", ".join(file.name for file in attachments)
+            said = f"{said}\n[{speaker} sent files that you cannot open: {names}]".strip()
         said = said or f"[{speaker} called you without saying anything]"
         return cls(said if alone else f"{speaker}: {said}", speaker)
 
@@ -261,6 +267,10 @@ class Channel(Protocol):
         Args:
             turn_id: what the reply's messages can be found by when their ids were lost.
         """
+        ...
+
+    async def locale(self, inbound: Inbound) -> str:
+        """The language of who wrote it, as the platform names it (`ko-KR`); empty if it does not tell."""
         ...
 
     async def read(self, inbound: Inbound) -> Heard:

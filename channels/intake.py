@@ -2,21 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
 from channels import words
+from channels.buttons import wished
 from channels.channel import Surface
 from channels.receipts import Receipts
+from core.again import Refused
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Accepted, Inbox, Refused
+from core.inbox import Accepted, Inbox
 from core.secrets import traced
-
-#: What the id of the button begins with that has a turn tried again; behind a colon is the turn's.
-RETRY = "retry"
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +45,20 @@ class Intake:
 
     Args:
         surface: where the answer to a message is shown.
+        locale: the language of who wrote it: see `Channel.locale`.
     """
 
-    def __init__(self, inbox: Inbox, receipts: Receipts, surface: Callable[[Inbound], Surface]) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        receipts: Receipts,
+        surface: Callable[[Inbound], Surface],
+        locale: Callable[[Inbound], Awaitable[str]],
+    ) -> None:
         self._inbox = inbox
         self._receipts = receipts
         self._surface = surface
+        self._locale = locale
         self._errands: set[asyncio.Task[None]] = set()
         self._queues = WeakValueDictionary[str, asyncio.Lock]()
 
@@ -75,26 +82,35 @@ class Intake:
         elif await self._inbox.accept(inbound) is Accepted.WAITS:
             self._receipts.give(inbound.address)
 
-    async def press(self, button: str, *, author: str) -> str:
+    async def press(self, button: str, *, author: str, locale: str) -> str:
         """Do what a button is there for.
 
         Args:
             button: its id.
             author: who has pressed it.
+            locale: his.
 
         Returns:
             What there is to say to him about it, if anything.
         """
+        say = words.of(locale)
+        match wished(button):
+            case ("retry" | "regenerate" | "revise") as kind, turn_id:
+                pass
+            case _:
+                return say(words.NOT_MINE)
         try:
-            tried = await self._inbox.retry(button.removeprefix(f"{RETRY}:"), author=author)
+            again = await self._inbox.again(turn_id, author=author, kind=kind)
         except StoreError as error:
-            log.error("a turn cannot be tried again: %s", traced(error))
-            return words.sorry(error.public)
-        match tried:
+            log.error("a turn cannot be answered once more: %s", traced(error))
+            return say.sorry(error.public)
+        match again:
             case Refused.NOT_THEIRS:
-                return words.NOT_YOURS
+                return say(words.NOT_YOURS)
             case Refused.OVER:
-                return words.OVER
+                return say(words.OVER)
+            case Refused.NEWER:
+                return say(words.NEWER)
             case Accepted.WAITS, Inbound() as inbound:
                 self._receipts.give(inbound.address)
         return ""
@@ -122,8 +138,8 @@ class Intake:
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
-    async def _say(self, inbound: Inbound, text: str) -> None:
+    async def _say(self, inbound: Inbound, sentence: str) -> None:
         try:
-            await self._surface(inbound).say(text)
+            await self._surface(inbound).say(words.of(await self._locale(inbound))(sentence))
         except SurfaceError as error:
             log.error("the reset cannot be confirmed: %s", error)

@@ -223,7 +223,7 @@ class MessageSurface(ABC):
                     self._lacking = self._posts
                     return False
                 current = posted.id
-                if posted.is_new and not piece.controls:  # of one that stood already, the buttons are not known
+                if posted.is_new:
                     self._shown[current] = piece.content
                 await record(position, current)
             if edited in (Edited.DROPPED, Edited.LOST):

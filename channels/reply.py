@@ -11,6 +11,7 @@ from typing import Self
 from channels import words
 from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priority, Surface
 from channels.planner import Planner
+from channels.words import Words
 from core.endings import closed
 
 log = logging.getLogger(__name__)
@@ -50,15 +51,27 @@ class Reply:
         known: the ids of the messages that stand already.
         keep: awaited with the ids of all its messages whenever they change.
         most: how many messages it may have. Of a longer text they show the beginning, and a file the whole.
+        say: the language of what it says in the bot's own name.
+        controls: the buttons under it while it grows.
     """
 
-    def __init__(self, surface: Surface, *, known: Sequence[str] = (), keep: Keep, most: int = MOST_MESSAGES) -> None:
+    def __init__(
+        self,
+        surface: Surface,
+        *,
+        known: Sequence[str] = (),
+        keep: Keep,
+        most: int = MOST_MESSAGES,
+        say: Words = words.ENGLISH,
+        controls: Sequence[Button] = (),
+    ) -> None:
         self._surface = surface
         self._known = list(known)
         self._keep = keep
         self._most = most
+        self.say = say
         self._ending = ""
-        self._controls: Sequence[Button] = ()
+        self._controls = controls
         self._planner = Planner(surface.limits)
         self._status = ""
         self._final: Priority | None = None
@@ -246,38 +259,41 @@ class Reply:
         plan = self._planner.plan(priority)
         if not plan.chunks:
             text = f"{self._status or words.PLACEHOLDER}{self._waited}"
-            return Plan([Chunk(0, 0, text)], priority, grows=plan.grows, status=self._status, waited=self._waited)
+            chunks: Sequence[Chunk] = [Chunk(0, 0, text)]
+            return Plan(chunks, priority, self._controls, None, plan.grows, status=self._status, waited=self._waited)
         if self._final is not None:
             is_short = len(plan.chunks) <= self._most
             return Plan(plan.chunks, priority, self._controls) if is_short else self._beginning(plan)
         full = self._planner.full
         if settled < full >= len(self._known):  # none of them grows; whether the next one may is seen then
-            return Plan(self._at_most(plan.chunks[:full], ""), priority)
+            controls = self._controls if full > self._most else ()  # the last one that may be seen is all that will be
+            return Plan(self._at_most(plan.chunks[:full], ""), priority, controls)
         status = f"{self._status}{self._waited}" if self._status else ""
         waited = self._waited if status else ""
-        return Plan(self._at_most(plan.chunks, status), priority, grows=plan.grows, status=self._status, waited=waited)
+        chunks = self._at_most(plan.chunks, status)
+        return Plan(chunks, priority, self._controls, None, plan.grows, status=self._status, waited=waited)
 
     def _at_most(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
         """As many chunks as there may be, with a line below them that says what goes on."""
         if len(chunks) > self._most:
-            return _with_line(chunks[: self._most], status or words.GOES_ON)
+            return _with_line(chunks[: self._most], status or self.say(words.GOES_ON))
         return _with_line(chunks, status) if status else chunks
 
     def _beginning(self, plan: Plan) -> Plan:
         """What is shown of a reply that is too long, with the whole in a file."""
         text = self.text
-        file = File(FILE_NAME, text.encode())
+        file, line = File(FILE_NAME, text.encode()), self.say(words.IN_FILE)
         if not self._ending:
-            return Plan(_with_line(plan.chunks[: self._most], words.IN_FILE), plan.priority, self._controls, file)
+            return Plan(_with_line(plan.chunks[: self._most], line), plan.priority, self._controls, file)
         chunks = plan.chunks[: max(1, self._most - 1)]
-        end = Chunk(chunks[-1].end, len(text), f"{words.IN_FILE}\n\n{self._ending}")
+        end = Chunk(chunks[-1].end, len(text), f"{line}\n\n{self._ending}")
         return Plan([*chunks, end], plan.priority, self._controls, file)
 
     @property
     def _waited(self) -> str:
         """For how long nothing has come, if it is long."""
         seconds = _now() - self._heard_at
-        return words.waited(int(seconds // SILENCE * SILENCE)) if seconds >= SILENCE else ""
+        return self.say.waited(int(seconds // SILENCE * SILENCE)) if seconds >= SILENCE else ""
 
     async def _record(self, position: int, message_id: str) -> None:
         self._known[position:] = [message_id, *self._known[position + 1 :]]

@@ -1,34 +1,165 @@
-"""What the bot says in its own name."""
+"""What the bot says in its own name, in each of the languages that it speaks.
 
+The sentences below are English, and what the catalogue in `locales` goes by; so are the sentences of `core.errors` and
+`core.endings` that people read. `make words` brings the catalogue in step with them.
+"""
+
+import gettext
+import re
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+
+from core.endings import CUT_OFF, WITHHELD
+
+#: Of no language.
 PLACEHOLDER = "…"
+
+# in a reply
 NO_ANSWER = "I have no answer to that."
-RESET_DONE = "Started over: I remember nothing of this conversation."
-NOTHING_TO_RESET = "There is no conversation of yours here that I remember."
-NOT_HERE = "I am not set up to answer here."
 RESET_STOPPED = "_Stopped: this conversation was started over._"
 STOPPED = "_Stopped._"
+WITHDRAWN = "_The question was deleted._"
 RESTARTING = "_I am being restarted, and go on with this in a moment._"
 TRIED = "I was interrupted several times while I answered this."
 TOO_LONG = "This took longer than I may take."
-RETRY = "Retry"
-NOT_YOURS = "Only the person who asked can have this tried again."
-OVER = "This cannot be tried again any more."
 GOES_ON = "_The answer goes on; all of it will be in a file._"
 IN_FILE = "_The whole answer is in the file answer.md._"
+TURN = "(turn `{id}`)"
+WAITED = " ({seconds} s)"
+USING = "_Using {tool}…_"
+
+# on a button
+STOP = "Stop"
+RETRY = "Retry"
+REGENERATE = "Regenerate"
+REVISE = "Answer the edited question"
+GOOD = "Good answer"
+BAD = "Bad answer"
+
+# to who has pressed one
+NOT_YOURS = "Only the person who asked can have this tried again."
+OVER = "This cannot be tried again any more."
+NEWER = "More has been said since, so this is not answered again. Ask anew instead."
+NOT_YOURS_TO_STOP = "Only the person who asked can stop this."
+ENDED = "This has ended already."
+NOTED = "Thank you, that is noted."
+FORGOTTEN = "I do not remember this answer any more."
+NOT_MINE = "I do not know this button."
+
+# beside a reply
+FORBIDDEN = "I may not write in {place}. Ask somebody who runs the server to let me, then ask me again."
+LOCKED = "{place} is locked, so I cannot answer there."
+READY = "The answer is there."
+
+# to a command
+NOT_HERE = "I am not set up to answer here."
+RESET_DONE = "Started over: I remember nothing of this conversation."
+NOTHING_TO_RESET = "There is no conversation of yours here that I remember."
+STOPPING = "I stop."
+NOTHING_RUNS = "There is nothing of yours here that I could stop."
+MODEL_IS = "I answer with `{model}` here."
+MODELS_ARE = "You can choose one of these with `model NAME`: {models}"
+MODEL_CHOSEN = "From now on I answer with `{model}` here."
+NO_SUCH_MODEL = "I have no model `{model}`. These can be chosen: {models}"
+ONE_MODEL = "No other model can be chosen."
+EXPORTED = "This is what was said in this conversation."
+MUTED = "I keep quiet here until somebody calls me by name or says `listen` to me."
+LISTENING = "I listen again: what follows on my answers is for me, even if nobody calls me by name."
+HELPS = "Call me by name, or write to me alone, and I answer. I know these words as well:"
+NO_ARGUMENT = "I do not understand what comes behind `{name}`."
+NOT_FOR_YOU = "You may not write here, so I do nothing for you here."
+NOTHING_TO_READ = "There is nothing in this message that I can read."
+STATUS_MODEL = "Model: `{model}`"
+STATUS_SINCE = "Since: {when} (UTC)"
+STATUS_MESSAGES = "Messages: {count}"
+STATUS_HISTORY = "Remembered: {tokens} of at most {budget} tokens"
+STATUS_USED = "Used so far: {tokens} tokens"
+STATUS_WAITING = "Waiting: {count}"
+STATUS_RUNS = "I am answering right now."
+STATUS_RESTS = "I am not answering anything right now."
+
+# what the commands do
+RESET_DOES = "start over: I forget what was said in this conversation"
+STOP_DOES = "stop the answer that I am giving you"
+STATUS_DOES = "tell the model, and what I remember and have used in this conversation"
+MODEL_DOES = "tell which model answers in this conversation, or choose another one"
+EXPORT_DOES = "give what was said in this conversation as a file"
+MUTE_DOES = "keep quiet in this conversation unless somebody calls me by name"
+LISTEN_DOES = "listen again to what follows on my answers"
+HELP_DOES = "tell all this"
+ASK_DOES = "ask me something"
+ASK_ABOUT = "Ask about this"
+
+_LOCALES = Path(__file__).with_name("locales")
+_DOMAIN = "parley"
+_ENGLISH = "en"
+
+#: What it speaks.
+LANGUAGES = (_ENGLISH, *sorted(path.name for path in _LOCALES.iterdir() if path.is_dir()))
 
 
-def sorry(sentence: str) -> str:
-    return f"⚠️ {sentence}"
+class Words:
+    """One language.
+
+    Calling it says one of the sentences, with what belongs into its braces.
+    """
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+        languages = [] if language == _ENGLISH else [language]
+        self._said = gettext.translation(_DOMAIN, _LOCALES, languages, fallback=language == _ENGLISH)
+
+    def __call__(self, sentence: str, **facts: object) -> str:
+        said = self._said.gettext(sentence)
+        return said.format(**facts) if facts else said
+
+    def sorry(self, sentence: str) -> str:
+        return f"⚠️ {self(sentence)}"
+
+    def apology(self, sentence: str, turn_id: str) -> str:
+        """One sentence for the user, with the id that an operator can find the cause by."""
+        return f"{self.sorry(sentence)} {self(TURN, id=turn_id)}"
+
+    def waited(self, seconds: int) -> str:
+        return self(WAITED, seconds=seconds)
+
+    def using(self, tool: str) -> str:
+        return self(USING, tool=tool.replace("_", " "))
+
+    def ending(self, text: str) -> str:
+        """An answer that the model did not bring to its end, with the sentence on that in this language."""
+        for sentence in (CUT_OFF, WITHHELD):
+            text = text.replace(sentence, self(sentence))
+        return text
 
 
-def apology(sentence: str, turn_id: str) -> str:
-    """One sentence for the user, with the id that an operator can find the cause by."""
-    return sorry(f"{sentence} (turn `{turn_id}`)")
+_default = ContextVar("language", default=_ENGLISH)
 
 
-def waited(seconds: int) -> str:
-    return f" ({seconds} s)"
+def prefer(language: str) -> None:
+    """Speak this language, one of `LANGUAGES`, from here on with those of whose own nothing is known."""
+    _default.set(language)
 
 
-def using(tool: str) -> str:
-    return f"_Using {tool.replace('_', ' ')}…_"
+def of(locale: str) -> Words:
+    """The words of a language.
+
+    Args:
+        locale: a person's, as a platform names it (`ko`, `ko-KR`, `ko_KR.UTF-8`); empty if it does not.
+    """
+    return _words(spoken(locale) or _default.get())
+
+
+def spoken(locale: str) -> str:
+    """The first language of a locale (of several, with colons in between) that the bot speaks; empty if none is."""
+    names = (re.split("[-_.@]", name)[0].lower() for name in locale.split(":"))
+    return next((name for name in names if name in LANGUAGES), "")
+
+
+@cache
+def _words(language: str) -> Words:
+    return Words(language)
+
+
+ENGLISH = _words(_ENGLISH)

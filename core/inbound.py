@@ -6,6 +6,23 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that came with a message.
+
+    Attributes:
+        name: as its sender named it.
+        mime_type: what the platform takes it for, if it says so.
+        size: in bytes, as the platform says; 0 if it does not.
+        source: where the adapter gets its bytes from, in the adapter's own words (JSON).
+    """
+
+    name: str
+    mime_type: str | None
+    size: int
+    source: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Inbound:
     """One message that asks for an answer.
 
@@ -18,7 +35,7 @@ class Inbound:
         author: the platform's id of who wrote it.
         text: what was said, without the mention that called the bot.
         sent_at: when the platform got it, in seconds since the epoch: the order within the session.
-        attachments: the names of the files that came along.
+        attachments: the files that came along.
     """
 
     event_key: str
@@ -29,7 +46,7 @@ class Inbound:
     author: str
     text: str
     sent_at: float
-    attachments: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -42,7 +59,7 @@ class Inbound:
             ValueError: it is something else.
         """
         try:
-            return cls(**{**data, "attachments": tuple(data["attachments"])})
+            return cls(**{**data, "attachments": tuple(Attachment(**file) for file in data["attachments"])})
         except (TypeError, KeyError) as error:
             raise ValueError("it is no message") from error
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from enum import Enum, auto
 from math import inf
 from typing import TypeVar
@@ -12,6 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.again import Refused, wanted
+from core.changes import Revised, Taken, Withdrawn, revise, withdraw
+from core.errors import StoreError
 from core.inbound import Inbound
 from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
@@ -20,8 +22,8 @@ from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
 from core.store.upsert import insert_of
-from core.turns import RESET, Turns
-from core.waiting import is_under_way, is_waiting, readable, said_to
+from core.turns import ANEW, RESET, STOP, WITHDRAWN, Kind, Turns
+from core.waiting import Again, is_under_way, is_waiting, readable
 from core.worker import Worker
 
 T = TypeVar("T")
@@ -44,27 +46,15 @@ class Accepted(Enum):
     KNOWN = auto()
 
 
-class Refused(Enum):
-    """Why a message is not answered once more.
-
-    Attributes:
-        NOT_THEIRS: somebody else had asked.
-        OVER: the conversation was started over since, the turn has not failed, or it was tried again before.
-    """
-
-    NOT_THEIRS = auto()
-    OVER = auto()
-
-
 class Inbox:
     """The `inbox` table: each message once, whatever path and however often it comes.
 
     Where the database is away, `accept` and `reset` say so at once: Slack waits 3 s for its acknowledgement, and
     delivers again what is not acknowledged; a channel whose platform says it only once comes again by itself. A
-    press of a button is acknowledged before `retry` and comes but once, so that waits for the database.
+    press of a button is acknowledged before `again` and comes but once, so that waits for the database.
 
     Args:
-        pauses: seconds between the tries of `retry` while the database is away.
+        pauses: seconds between the tries of `again` while the database is away.
     """
 
     def __init__(
@@ -110,11 +100,18 @@ class Inbox:
                 await ensure_session(connection, app=self._app, user_id=inbound.place, session_id=inbound.session_id)
             return Accepted.KNOWN
         self._worker.wake()
-        return Accepted.WAITS if rows[0][0] else Accepted.NEXT
+        if not rows[0][0]:
+            return Accepted.NEXT
+        with suppress(StoreError):  # the worker looks by itself now and then
+            if overtaken := await self._turns.overtaken(inbound.session_id):
+                self._worker.cancel(overtaken, ANEW)
+        return Accepted.WAITS
 
-    async def retry(self, turn_id: str, *, author: str) -> tuple[Accepted, Inbound] | Refused:
-        """Have the messages of a turn that failed answered once more, behind all that waits in its session. However
-        often that is asked of a turn, it is done once.
+    async def again(self, turn_id: str, *, author: str, kind: Again) -> tuple[Accepted, Inbound] | Refused:
+        """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
+        only where nothing was said since. However often and in whichever ways that is asked of a turn, it is done once.
+
+        What a turn says that is still at it when its question was edited, nobody waits for: `revise` ends it.
 
         Args:
             author: who wants it: only an author of the messages may.
@@ -126,22 +123,58 @@ class Inbox:
             StoreError: it could not be kept, however often that was tried.
         """
 
-        async def work(connection: AsyncConnection) -> tuple[Accepted, Inbound] | Refused:
-            said = await _said_to(connection, turn_id)
-            if not said:
-                return Refused.OVER
-            if author not in {message.author for message in said}:
-                return Refused.NOT_THEIRS
-            inbound = replace(said[-1], event_key=f"{said[-1].channel}:retry:{turn_id}", sent_at=time.time())
-            accepted = await self._keep(connection, inbound, parent=turn_id)
-            if accepted is Accepted.KNOWN and await _has_ended(connection, inbound.event_key):
-                return Refused.OVER
+        async def work(connection: AsyncConnection) -> tuple[tuple[Accepted, Inbound] | Refused, str | None]:
+            message = await wanted(connection, turn_id, author=author, kind=kind)
+            if isinstance(message, Refused):
+                return message, None
+            accepted = await self._keep(connection, message, kind=kind, parent=turn_id)
+            stopped = None
+            if kind == "revise" and accepted is not Accepted.KNOWN:
+                stopped = await self._turns.cancel(connection, message.session_id, STOP)
             await self._turns.announce(connection)
-            return accepted, inbound
+            return (accepted, message), stopped
 
-        accepted = await retried(lambda: self._write(work), what=f"retry of turn {turn_id}", pauses=self._pauses)
-        self._worker.wake()
+        what = f"{kind} of turn {turn_id}"
+        accepted, stopped = await retried(lambda: self._write(work), what=what, pauses=self._pauses)
+        self._end(stopped, STOP)
         return accepted
+
+    async def revise(self, event_key: str, text: str) -> Revised | Taken:
+        """Take note that a message was edited. If it waits, no turn sees its old words; if a turn has it, it may be
+        answered once more (`again`, of the kind `revise`).
+
+        Args:
+            text: what it says now, as `Inbound.text`.
+
+        Raises:
+            StoreError: nothing was changed.
+        """
+
+        async def work(connection: AsyncConnection) -> Revised | Taken:
+            revised = await revise(connection, event_key, text)
+            await self._turns.announce(connection)  # who looked for what waits meanwhile passed the session over
+            return revised
+
+        revised = await self._write(work)
+        self._worker.wake()
+        return revised
+
+    async def withdraw(self, event_key: str) -> Withdrawn | Taken:
+        """Take note that a message was deleted: its words are forgotten, and what answers it alone is ended.
+
+        Raises:
+            StoreError: nothing was changed.
+        """
+
+        async def work(connection: AsyncConnection) -> Withdrawn | Taken:
+            withdrawn = await withdraw(connection, event_key, self._turns)
+            await self._turns.announce(connection)
+            return withdrawn
+
+        withdrawn = await self._write(work)
+        ended = withdrawn.turn_id if isinstance(withdrawn, Taken) and withdrawn.is_ended else None
+        self._end(ended, WITHDRAWN)
+        return withdrawn
 
     async def reset(self, inbound: Inbound, *, is_late: bool = False) -> list[Inbound] | None:
         """Keep a message that starts its session over, and do so: what is stored of the session goes, what
@@ -174,10 +207,14 @@ class Inbox:
         if done is None:
             return None
         dropped, under_way = done
-        if under_way is not None:
-            self._worker.cancel(under_way, RESET)
-        self._worker.wake()
+        self._end(under_way, RESET)
         return dropped
+
+    def _end(self, turn_id: str | None, reason: str) -> None:
+        """Have a turn ended that may run here, and see what is to be done now."""
+        if turn_id is not None:
+            self._worker.cancel(turn_id, reason)
+        self._worker.wake()
 
     async def is_session(self, session_id: str) -> bool:
         """Whether the bot already speaks in this session."""
@@ -189,7 +226,7 @@ class Inbox:
         """The session at `place` in which `author` spoke last."""
         query = (
             sa.select(inbox.c.session)
-            .where(inbox.c.place == place, inbox.c.author == author)
+            .where(inbox.c.place == place, inbox.c.author == author, inbox.c.outcome.is_distinct_from("overheard"))
             .order_by(inbox.c.sent_at.desc())
             .limit(1)
         )
@@ -206,7 +243,13 @@ class Inbox:
             return await work(connection)
 
     async def _keep(
-        self, connection: AsyncConnection, inbound: Inbound, *, parent: str | None = None, outcome: str | None = None
+        self,
+        connection: AsyncConnection,
+        inbound: Inbound,
+        *,
+        kind: Kind = "message",
+        parent: str | None = None,
+        outcome: str | None = None,
     ) -> Accepted:
         seen = sa.select(inbox.c.id).where(inbox.c.event_key == inbound.event_key)
         if (await connection.execute(seen)).first() is not None:
@@ -227,6 +270,7 @@ class Inbox:
                 inbound=inbound.to_json(),
                 sent_at=inbound.sent_at,
                 accepted_at=time.time(),
+                kind=kind,
                 parent=parent,
                 outcome=outcome,
             )
@@ -250,7 +294,8 @@ class Inbox:
         needed = sa.exists().where(
             turns.c.session == session_id, is_under_way(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
         )
-        await connection.execute(sa.update(inbox).where(here, ~is_waiting(inbox), ~needed).values(inbound=None))
+        over = here & ~is_waiting(inbox) & ~needed
+        await connection.execute(sa.update(inbox).where(over).values(inbound=None, revised=None))
         return [message for said in dropped if (message := readable(said))]
 
 
@@ -310,26 +355,4 @@ async def _is_overtaken(connection: AsyncConnection, reset: Inbound) -> bool:
     """Whether a turn has taken what was said in the session after its `reset`."""
     later = inbox.c.turn.is_not(None) & (inbox.c.sent_at > reset.sent_at)
     query = sa.select(sa.exists().where(inbox.c.session == reset.session_id, later))
-    return bool((await connection.execute(query)).scalar_one())
-
-
-async def _said_to(connection: AsyncConnection, turn_id: str) -> tuple[Inbound, ...]:
-    """The messages of a turn that has failed, or is about to say so, in a conversation that still goes on."""
-    goes_on = sessions.c.id == turns.c.session, sessions.c.generation == turns.c.generation
-    query = (
-        sa.select(turns.c.origin)
-        .join(sessions, sa.and_(*goes_on))
-        .where(turns.c.id == turn_id, turns.c.state.in_(("failed", "running")))
-    )
-    origin = (await connection.execute(query)).scalar_one_or_none()
-    return () if origin is None else (await said_to(connection, {origin})).get(origin, ())
-
-
-async def _has_ended(connection: AsyncConnection, event_key: str) -> bool:
-    """Whether what was kept under this key has come to its end."""
-    query = (
-        sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(("done", "failed", "cancelled")))
-        .join_from(inbox, turns, turns.c.id == inbox.c.turn, isouter=True)
-        .where(inbox.c.event_key == event_key)
-    )
     return bool((await connection.execute(query)).scalar_one())

@@ -1,8 +1,8 @@
 """Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
 
-`STEPS` says what becomes of a turn. One that failed stays so. To try it again is a turn of its own, of the kind
-`retry`: it answers the same messages, in the reply of the one that failed, and goes on with what that one's run has
-stored.
+`STEPS` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a turn of its own,
+in the same reply: of the kind `retry` it goes on with what the one that failed has stored, `regenerate` has the same
+question answered anew, and `revise` the question as it was edited.
 
 A session has at most one turn that is `queued`, `running` or `answered`: the database holds it to that.
 
@@ -27,28 +27,32 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.errors import TurnLostError
 from core.inbound import Inbound
 from core.lease import Lease
+from core.overtaking import is_overtaken, take_in
 from core.sessions.reopening import reopen
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, turns
 from core.store.statement import Statement
-from core.waiting import batches, is_under_way, said_to
+from core.waiting import Again, batches, begin_again, is_under_way, said_to
 
 log = logging.getLogger(__name__)
 
-#: Why a turn is ended: its session was started over, somebody had enough, the process ends, another worker has it.
+#: Why a turn is ended: its session was started over, somebody had enough, what it answers was deleted, the process
+#: ends, another worker has it, or an older message has come that it is to answer as well.
 RESET = "reset"
 STOP = "stop"
+WITHDRAWN = "withdrawn"
 SHUTDOWN = "shutdown"
 LOST = "lost"
+ANEW = "anew"
 
 #: Seconds after which a message counts as one that has waited.
 WAITED = 0.2
 
 State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
 Ended = Literal["done", "failed", "cancelled"]
-Kind = Literal["message", "retry"]
+Kind = Literal["message"] | Again
 
 
 #: From which state to which a turn may go, and when it does.
@@ -56,9 +60,9 @@ STEPS: Mapping[tuple[State, State], str] = {
     ("running", "answered"): "the final text is kept",
     ("answered", "done"): "it is shown",
     ("answered", "failed"): "it cannot be shown",
-    ("answered", "cancelled"): "a reset",
+    ("answered", "cancelled"): "a reset, a stop, a deletion",
     ("running", "failed"): "an apology is shown",
-    ("running", "cancelled"): "a reset, a stop",
+    ("running", "cancelled"): "a reset, a stop, a deletion",
     ("running", "queued"): "its worker hands it back",
     ("queued", "running"): "another one claims it",
 }
@@ -71,9 +75,10 @@ class Turn:
     Attributes:
         id: short enough to be told to a user, who can quote it to an operator.
         messages: what it answers: all that waited when it was claimed for the first time, as it was said.
-        kind: whether it is the first to answer its messages, or a `retry` of one that failed.
+        kind: whether it is the first to answer its messages, or in which way it does so once more.
         origin: the turn that was the first to answer its messages, under whose id the reply is found and what the
-            run has stored: a retry goes on with both.
+            run has stored.
+        model: the one that was chosen for its session, by its full name; none for the default.
         attempt: how often it was claimed from a worker that was gone, and one more.
         is_resumed: whether it was claimed before.
         has_waited: whether its messages may bear the sign that they wait, given by whichever process.
@@ -88,6 +93,7 @@ class Turn:
     messages: tuple[Inbound, ...]
     kind: Kind
     origin: str
+    model: str | None = None
     attempt: int = 1
     is_resumed: bool = False
     has_waited: bool = field(default=False, compare=False)
@@ -132,9 +138,20 @@ class Turns:
 
     async def running(self) -> dict[str, str | None]:
         """The turns that are this worker's, and why they are to be ended, if they are."""
-        query = sa.select(turns.c.id, turns.c.cancel).where(is_under_way(turns), turns.c.owner == self._lease.worker)
+        reason = sa.case((is_overtaken(), ANEW), else_=turns.c.cancel).label("reason")
+        query = sa.select(turns.c.id, reason).where(is_under_way(turns), turns.c.owner == self._lease.worker)
         async with self._database.read() as connection:
-            return {row.id: row.cancel for row in await connection.execute(query)}
+            return {row.id: row.reason for row in await connection.execute(query)}
+
+    async def overtaken(self, session_id: str) -> str | None:
+        """The turn of a session that is to begin anew, if there is one; whoever runs it is told."""
+        query = sa.select(turns.c.id).where(turns.c.session == session_id, is_overtaken())
+        async with self._database.read() as connection:
+            turn_id: str | None = (await connection.execute(query)).scalar_one_or_none()
+        if turn_id is not None and not self._database.is_sqlite:
+            async with self._database.write() as connection:
+                await self._notices.post(connection, f"{turn_id} {ANEW}")
+        return turn_id
 
     async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages.
@@ -165,11 +182,14 @@ class Turns:
 
     async def cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
         """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
+        What was the first reason to end it stays that, but for a reset.
 
         Returns:
             Its id, if there is one.
         """
         here = (turns.c.session == session_id) & is_under_way(turns)
+        if reason != RESET:  # which has all forgotten, and is not to be taken back
+            here &= turns.c.cancel.is_(None) | (turns.c.cancel == reason)
         asked = sa.update(turns).where(here).values(cancel=reason).returning(turns.c.id)
         turn_id: str | None = (await connection.execute(asked)).scalar_one_or_none()
         if turn_id is not None:
@@ -221,7 +241,7 @@ class Turns:
             if not ended.rowcount:
                 raise _lost(turn)
             answered = inbox.c.turn.in_((turn.id, turn.origin))
-            await connection.execute(sa.update(inbox).where(answered).values(inbound=None))
+            await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
 
     async def _write(self, turn: Turn, statement: Statement, **values: Any) -> None:
         async def work() -> None:
@@ -254,7 +274,9 @@ class Turns:
             "attempt": turns.c.attempt + 1,
             "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
         }
-        await connection.execute(sa.update(turns).where(turns.c.id.in_([row.id for row in rows])).values(**taken))
+        ids = [row.id for row in rows]
+        await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
+        await take_in(connection, ids)
         said = await said_to(connection, {row.origin for row in rows})
         if damaged := [row.id for row in rows if row.origin not in said]:
             log.error("the messages of the turns %s cannot be read: they have failed", ", ".join(damaged))
@@ -272,6 +294,7 @@ class Turns:
                 messages=said[row.origin],
                 kind=row.kind,
                 origin=row.origin,
+                model=row.model,
                 attempt=row.attempt + 1,
                 is_resumed=True,
                 has_waited=True,
@@ -286,8 +309,8 @@ class Turns:
         waiting = await batches(connection, limit)
         if not waiting:
             return []
-        failed = await _turns_of(connection, {batch[0].parent for batch in waiting} - {None})
-        begun = [_next(batch, failed.get(batch[0].parent)) for batch in waiting]
+        parents = await _turns_of(connection, {batch[0].parent for batch in waiting} - {None})
+        begun = [await _next(connection, batch, parents.get(batch[0].parent)) for batch in waiting]
         rows = [
             {
                 "id": turn.id,
@@ -296,6 +319,7 @@ class Turns:
                 "kind": turn.kind,
                 "parent": batch[0].parent,
                 "origin": turn.origin,
+                "model": turn.model,
                 "state": "running",
                 "owner": self._lease.worker,
                 "chunks": list(turn.chunks),
@@ -308,26 +332,27 @@ class Turns:
             {"message": row.id, "taker": turn.id} for turn, batch in zip(begun, waiting, strict=True) for row in batch
         ]
         await connection.execute(_TAKEN, taken)
-        again = [turn for turn in begun if turn.kind == "retry"]
-        for turn in again:
-            await reopen(connection, turn.session_id, turn.origin)
-        said = await said_to(connection, {turn.origin for turn in again}) if again else {}
-        return [replace(turn, messages=said.get(turn.origin, turn.messages)) for turn in begun]
+        return begun
 
 
-def _next(batch: Sequence[sa.Row[Any]], failed: sa.Row[Any] | None) -> Turn:
-    """The turn that answers what waits; `failed` is the one that it tries again, if it does."""
-    turn_id = uuid.uuid4().hex[:10]
-    return Turn(
+async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]], parent: sa.Row[Any] | None) -> Turn:
+    """The turn that answers what waits: `parent` is the one whose messages it answers once more, if it does."""
+    first, turn_id = batch[0], uuid.uuid4().hex[:10]
+    turn = Turn(
         id=turn_id,
-        session_id=batch[0].session,
-        generation=batch[0].generation,
-        has_waited=time.time() - batch[0].accepted_at > WAITED,
+        session_id=first.session,
+        generation=first.generation,
+        has_waited=time.time() - first.accepted_at > WAITED,
         messages=tuple(Inbound.from_json(row.inbound) for row in batch),
-        kind="retry" if failed else "message",
-        origin=failed.origin if failed else turn_id,
-        chunks=tuple(failed.chunks or ()) if failed else (),
+        kind="message",
+        origin=turn_id,
+        model=first.model,
     )
+    if parent is None:
+        return turn
+    kind = await begin_again(connection, parent, first.kind)
+    said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
+    return replace(turn, kind=kind, origin=parent.origin, messages=said, chunks=tuple(parent.chunks or ()))
 
 
 async def _turns_of(connection: AsyncConnection, ids: Collection[str]) -> dict[str, sa.Row[Any]]:

@@ -3,18 +3,23 @@
 import logging
 from collections.abc import Collection, Sequence
 from itertools import groupby, takewhile
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
+from core.sessions.reopening import reopen, rewind
 from core.store.schema import inbox, sessions, turns
 
 log = logging.getLogger(__name__)
 
 #: How many messages one turn answers at most.
 MESSAGES = 20
+
+#: How the messages of a turn are answered once more: `retry` goes on with what the one that failed has stored;
+#: `regenerate` begins behind the question, and `revise` with the question as it was edited.
+Again = Literal["retry", "regenerate", "revise"]
 
 
 def is_under_way(table: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -51,7 +56,8 @@ async def batches(connection: AsyncConnection, limit: int) -> list[list[sa.Row[A
         return []
     # what another worker took before the sessions were kept from it is not there any more
     rows = (
-        sa.select(inbox)
+        sa.select(inbox, sessions.c.model)
+        .join(sessions, sessions.c.id == inbox.c.session)
         .where(is_waiting(inbox), inbox.c.session.in_(ids))
         .order_by(inbox.c.session, inbox.c.sent_at, inbox.c.id)
     )
@@ -88,13 +94,41 @@ def _answered_together(waiting: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
 
 
 async def said_to(connection: AsyncConnection, turn_ids: Collection[str]) -> dict[str, tuple[Inbound, ...]]:
-    """The messages that turns answer."""
+    """The messages that turns answer; without those that were withdrawn, unless there are no others."""
     query = (
-        sa.select(inbox.c.turn, inbox.c.inbound)
+        sa.select(inbox.c.turn, inbox.c.inbound, inbox.c.outcome)
         .where(inbox.c.turn.in_(turn_ids))
         .order_by(inbox.c.turn, inbox.c.sent_at, inbox.c.id)
     )
     rows = (await connection.execute(query)).all()
     by_turn = groupby(rows, key=lambda row: row.turn)
-    said = {turn: tuple(message for row in of if (message := readable(row.inbound))) for turn, of in by_turn}
-    return {turn: messages for turn, messages in said.items() if messages}
+    said = {turn: [(row.outcome, message) for row in of if (message := readable(row.inbound))] for turn, of in by_turn}
+    standing = {turn: [message for outcome, message in of if outcome is None] for turn, of in said.items()}
+    return {turn: tuple(standing[turn] or (message for _, message in of)) for turn, of in said.items() if of}
+
+
+async def answered_by(connection: AsyncConnection, origin: str) -> Sequence[sa.Row[Any]]:
+    """The messages, as the inbox has them, that the turns of an origin answer."""
+    query = sa.select(inbox).where(inbox.c.turn == origin).order_by(inbox.c.sent_at, inbox.c.id)
+    return (await connection.execute(query)).all()
+
+
+async def begin_again(connection: AsyncConnection, parent: sa.Row[Any], kind: Again) -> Again:
+    """Make a session ready for the turn that follows `parent` to run, as a part of its claim: once, so that whoever
+    takes that turn up later goes on with what it has stored.
+
+    Returns:
+        The kind that it is: what was edited or deleted meanwhile is never answered as it was.
+    """
+    rows = await answered_by(connection, parent.origin)
+    if any(row.revised or row.outcome for row in rows):
+        kind = "revise"
+    for row in rows:
+        if row.revised:
+            revised = sa.update(inbox).where(inbox.c.id == row.id)
+            await connection.execute(revised.values(inbound=row.revised, revised=None))
+    if kind == "retry":
+        await reopen(connection, parent.session, parent.origin)
+    else:
+        await rewind(connection, parent.session, parent.origin, keeps_question=kind == "regenerate")
+    return kind

@@ -7,16 +7,14 @@ a minute.
 import asyncio
 import os
 import subprocess
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from core.store.database import Database
-from core.store.migrate import migrate
 from sandbox.postgres import PostgresSandbox
+from tests import tables, trust
 
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
@@ -33,12 +31,24 @@ def outage(pytestconfig: pytest.Config) -> float:
     return float(pytestconfig.getoption("outage"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first, so that no worker is left alone with it in the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the tables that tests have made, each with `record_property("table", ...)`."""
     for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
         for table in (value for name, value in report.user_properties if name == "table"):
             terminalreporter.section(report.nodeid)
             terminalreporter.write_line(str(table))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_trust() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        trust.share(patch.setattr)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -49,23 +59,20 @@ def postgres_server() -> Iterator[PostgresSandbox]:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresSandbox) -> str:
-    """A database with all tables and nothing in them, to be copied."""
-
-    async def filled(url: str) -> None:
-        database = Database(url)
-        await migrate(database)
-        await database.aclose()
-
+def postgres_url(postgres_server: PostgresSandbox) -> str:
+    """Of a database with all tables, for one test after the other."""
+    url = postgres_server.create("tests")
     with asyncio.Runner() as runner:
-        runner.run(filled(driven(postgres_server.create("template"))))
-    return "template"
+        runner.run(tables.migrated(driven(url)))
+    return url
 
 
 @pytest.fixture
-def postgres(postgres_server: PostgresSandbox, postgres_template: str) -> str:
-    """The URL of a database of its own, with all tables."""
-    return driven(postgres_server.create(f"test_{uuid.uuid4().hex}", template=postgres_template))
+def postgres(postgres_url: str) -> str:
+    """The URL of a database with all tables and nothing in them."""
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(tables.empty(postgres_url))
+    return driven(postgres_url)
 
 
 @pytest.fixture

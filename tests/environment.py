@@ -14,6 +14,9 @@ FOREIGN = (
     "AGENT_",
     "TOOLS",
     "DYNO",
+    "LANGUAGE",
+    "REPLY_",
+    "FOLLOW",
     "LOG_LEVEL",
 )
 

@@ -16,23 +16,24 @@ import typer.main
 from typer.core import TyperGroup
 
 from bot.cli import cli
+from bot.manifest import Platform, manifest
 from bot.settings import Settings
-from channels import words
 from channels.budget import Window
 from channels.channel import Limits
 from channels.discord import api as discord_api
 from channels.discord import surface as discord_surface
 from channels.discord.channel import DiscordChannel
 from channels.discord.commands import reset_command
-from channels.discord.login import PERMISSIONS, DiscordSettings, intents
+from channels.discord.invite import PERMISSIONS
+from channels.discord.login import DiscordSettings, intents
 from channels.gaps import Bounds
 from channels.slack import people as slack_people
 from channels.slack import streams as slack_streams
 from channels.slack import surface as slack_surface
 from channels.slack import tiers as slack_tiers
-from channels.slack.channel import RESET_COMMAND, SCOPES
-from channels.slack.hearing import hear
-from core import endings, errors
+from channels.slack.commands import COMMANDS
+from channels.slack.login import SCOPES
+from core import errors
 from core.errors import ParleyError
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
@@ -44,6 +45,7 @@ from core.store.migrate import migrate
 from core.tools import is_idempotent, load_tools
 from core.turns import STEPS, Ended
 from sandbox.discord import DiscordSandbox
+from tests.channels.catalogue import sentences
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -128,26 +130,9 @@ def test_the_commands_of_make_that_the_pages_name_are_there() -> None:
         assert targets.issuperset(named), relative(page)
 
 
-def test_the_manifest_asks_for_the_scopes_that_the_code_needs() -> None:
-    assert set(MANIFEST["oauth_config"]["scopes"]["bot"]) == SCOPES
-
-
-def test_the_manifest_has_the_commands_that_the_code_takes() -> None:
-    assert [command["command"] for command in MANIFEST["features"]["slash_commands"]] == [RESET_COMMAND]
-
-
-@pytest.mark.parametrize("subscription", MANIFEST["settings"]["event_subscriptions"]["bot_events"])
-def test_each_event_of_the_manifest_is_heard(subscription: str) -> None:
-    kind, _, where = subscription.partition(".")
-    event = {"type": kind, "user": "U1", "channel": "C1", "ts": "1.0", "thread_ts": "0.5", "text": "hi"}
-    types = {"channels": "channel", "groups": "group", "im": "im", "mpim": "mpim"}
-    body = {"event": event | ({"channel_type": types[where]} if where else {}), "team_id": "T1"}
-    assert hear(body) is not None
-
-
-def test_the_manifest_has_each_event_that_is_heard() -> None:
-    heard = {"app_mention", *(f"message.{where}" for where in ("channels", "groups", "im", "mpim"))}
-    assert set(MANIFEST["settings"]["event_subscriptions"]["bot_events"]) == heard
+def test_the_file_of_the_manifest_is_what_is_printed(defaults: dict[str, str]) -> None:
+    del defaults
+    assert f"{manifest(Platform.SLACK, Settings())}\n" == (ROOT / "manifest.json").read_text()
 
 
 def test_the_page_of_slack_has_the_scopes_and_the_events() -> None:
@@ -225,6 +210,11 @@ def test_the_page_of_discord_has_the_permissions_and_the_intents() -> None:
     assert named == {name for name, is_on in intents(hears_all=True) if is_on}
 
 
+def test_the_page_of_slack_has_its_commands() -> None:
+    page = (REFERENCE / "slack.md").read_text()
+    assert set(re.findall(r"^\| `(/[a-z-]+)` \|", page, re.M)) == COMMANDS.keys()
+
+
 def test_the_pages_have_the_commands_of_discord() -> None:
     async def take(interaction: discord.Interaction) -> None:
         del interaction
@@ -263,12 +253,10 @@ def test_the_page_of_errors_has_what_people_read() -> None:
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}
 
 
-def test_the_page_of_errors_has_the_other_sentences_that_people_read() -> None:
-    page = (REFERENCE / "errors.md").read_text()
-    silent = {words.PLACEHOLDER}
-    said = {text for name, text in vars(words).items() if name.isupper()} - silent
-    for sentence in said | {endings.CUT_OFF, endings.WITHHELD}:
-        assert f"| {sentence.removeprefix('⚠️ ')}" in page.replace("⚠️ ", ""), sentence
+def test_the_pages_of_errors_and_of_languages_have_all_that_the_bot_says() -> None:
+    pages = "".join((REFERENCE / f"{name}.md").read_text() for name in ("errors", "languages"))
+    for sentence in sentences():
+        assert f"| {sentence.strip().removeprefix('⚠️ ')}" in pages.replace("⚠️ ", ""), sentence
 
 
 def test_the_diagram_of_a_turn_is_that_of_the_code() -> None:

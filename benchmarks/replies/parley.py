@@ -12,7 +12,7 @@ from channels.discord.surface import DiscordSurface
 from channels.receipts import Receipts
 from channels.reply import Reply
 from channels.slack.api import SlackApi
-from channels.slack.channel import SlackSettings, client
+from channels.slack.login import SlackSettings, client
 from channels.slack.streams import LIFETIME, Streams, StreamSurface
 
 NAME = "Parley"

@@ -80,6 +80,9 @@ class Place:
         del address, turn_id
         return _Board(self)
 
+    async def locale(self, inbound: Inbound) -> str:
+        return ""
+
     async def read(self, inbound: Inbound) -> Heard:
         return Heard(inbound.text, inbound.author)
 

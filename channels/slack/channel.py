@@ -4,30 +4,31 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import aiohttp
 from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.response import BoltResponse
-from slack_sdk.errors import SlackApiError
-from slack_sdk.web.async_client import AsyncWebClient
 
 from channels import words
 from channels.channel import Heard
 from channels.gaps import Bounds, Gaps
-from channels.intake import Call, Intake
-from channels.slack.api import SlackApi, is_passing, refusal
-from channels.slack.hearing import NAME, hear, place
+from channels.intake import Intake
+from channels.slack import events
+from channels.slack.api import SlackApi
+from channels.slack.blocks import pressed
+from channels.slack.hearing import NAME, hear, place, root_of, team_of
 from channels.slack.history import History
+from channels.slack.login import SlackSettings, client, verify
 from channels.slack.people import People
+from channels.slack.prompts import suggest
 from channels.slack.reactions import receipts
+from channels.slack.sessions import Sessions
 from channels.slack.socket import PING_INTERVAL, PROOF_INTERVAL, Socket
-from channels.slack.streams import Streaming, Streams, StreamSurface
+from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
 from channels.slack.text import plain, to_words, users_named
 from channels.slack.tiers import TIER_4
-from core.errors import SettingsError, StoreError, SurfaceError
+from core.errors import SettingsError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Inbox
 from core.places import Places
@@ -36,49 +37,14 @@ from core.shares import Uses
 
 log = logging.getLogger(__name__)
 
-#: Seconds that connecting may take, and that one call of the Web API may take.
+#: Seconds that connecting may take.
 CONNECT_TIMEOUT = 30.0
-CALL_TIMEOUT = 15
 
 #: Seconds that a stop waits for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
 
 #: The slash command that starts over.
 RESET_COMMAND = "/reset"
-
-#: What the bot may not do without; `manifest.json` asks for the same.
-SCOPES = frozenset(
-    {
-        "app_mentions:read",
-        "channels:history",
-        "chat:write",
-        "commands",
-        "files:write",
-        "groups:history",
-        "im:history",
-        "metadata.message:read",
-        "mpim:history",
-        "reactions:write",
-        "users:read",
-    }
-)
-
-_WHERE = "at https://api.slack.com/apps, your app"
-_WHERE_BOT_TOKEN = f"It begins with xoxb- and is found {_WHERE}, under OAuth & Permissions."
-_WHERE_APP_TOKEN = (
-    f"It begins with xapp-, needs the scope connections:write, and is made {_WHERE}, under Basic Information."
-)
-_WHERE_SCOPES = f"Add them {_WHERE}, under OAuth & Permissions, and install the app again."
-
-
-@dataclass(frozen=True, slots=True)
-class SlackSettings:
-    """How to reach a workspace."""
-
-    bot_token: str = field(repr=False)
-    app_token: str = field(repr=False)
-    api_url: str = "https://slack.com/api/"
-    streaming: Streaming = "auto"
 
 
 class SlackChannel:
@@ -94,8 +60,10 @@ class SlackChannel:
         self._api = SlackApi(self._client)
         self._people = People(self._api)
         self._receipts = receipts(self._api)
+        self._settings = settings
+        self._sessions = Sessions(self._api)
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
-        self._intake = Intake(inbox, self._receipts, self._surface_of)
+        self._intake = Intake(inbox, self._receipts, self._surface_of, self.locale)
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
@@ -103,8 +71,8 @@ class SlackChannel:
             attaching_conversation_kwargs_enabled=False,
         )
         self._app.command(RESET_COMMAND)(self._take_reset_command)
-        look = History(self._api).look
-        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
+        look = History(self._api, settings.direct).look
+        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at, holds=False)
         self._socket = Socket(self._app, settings.app_token, on_back=self._gaps.open)
 
     async def start(self) -> None:
@@ -124,6 +92,10 @@ class SlackChannel:
         await self._intake.settle(SETTLE_TIMEOUT)
         await self._gaps.stop()
 
+    async def aclose(self) -> None:
+        """Let Slack know of the end of what was shown last; to be called when nothing is shown any more."""
+        await self._sessions.settle(SETTLE_TIMEOUT)
+
     def tell(self) -> Uses:
         return self._api.pacer.tell()
 
@@ -138,8 +110,11 @@ class SlackChannel:
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
         if self._streams is None:
-            return SlackSurface(self._api, self._receipts, address, turn_id)
-        return StreamSurface(self._api, self._receipts, address, turn_id, self._streams)
+            return SlackSurface(self._api, self._receipts, address, turn_id, sessions=self._sessions)
+        return StreamSurface(self._api, self._receipts, address, turn_id, self._streams, sessions=self._sessions)
+
+    async def locale(self, inbound: Inbound) -> str:
+        return await self._people.locale(str(inbound.address["team"]), inbound.author)
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words; in a channel, where several may speak, the speaker's name comes first."""
@@ -162,32 +137,35 @@ class SlackChannel:
             return await next()
         if body.get("type") == "block_actions":  # Slack: it waits for 3 seconds, and does not deliver it again
             for action in body.get("actions", ()):
-                self._intake.run(self._take_press(body, str(action.get("action_id"))), name="press")
+                self._intake.run(self._take_press(body, pressed(action)), name="press")
             return BoltResponse(status=200)
         try:
-            if body.get("type") == "event_callback" and (call := hear(body)):
-                await self._take(call)
+            if body.get("type") == "event_callback":
+                await self._take_event(body)
         except Exception as error:
             log.error("an event could not be taken: %s", traced(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
 
-    async def _take(self, call: Call) -> None:
-        """Take in a message. What the database does not take is kept as soon as it does: Slack, which delivers it again
-        as well, may do so later, and does so three times at the most.
-        """
-        try:
-            await self._intake.take(call)
-        except StoreError:
-            self._gaps.missed(call)
-            raise
+    async def _take_event(self, body: Mapping[str, Any]) -> None:
+        event = body.get("event") or {}
+        match event.get("type"):
+            case "app_mention" | "message":
+                if call := hear(body, self._settings.direct):
+                    # what is not kept now is kept as soon as it can be: Slack, which delivers it again as well, may do
+                    # so later, and does so three times at the most
+                    await self._gaps.hear(call)
+            case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
+                prompts = suggest(self._api, team_of(body), event["channel"], self._settings.prompts)
+                self._intake.run(prompts, name="prompts")
 
     async def _take_press(self, body: Mapping[str, Any], button: str) -> None:
         """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
         try:
             channel, user = body["channel"]["id"], body["user"]["id"]
             team = (body.get("team") or {}).get("id") or body["user"].get("team_id", "")
-            if word := await self._intake.press(button, author=user):
+            locale = await self._people.locale(team, user)
+            if word := await self._intake.press(button, author=user, locale=locale):
                 await self._whisper(team, channel, user, body["container"].get("thread_ts"), word)
         except SurfaceError as error:
             log.error("who has pressed a button cannot be told: %s", error)
@@ -209,11 +187,12 @@ class SlackChannel:
         Slack allows no slash commands in threads and tells none with one.
         """
         team, channel, user = command["team_id"], command["channel_id"], command["user_id"]
+        say = words.of(await self._people.locale(team, user))
         session = await self._inbox.latest_session(place=place(team, channel), author=user)
         if session is None:
-            await ack(words.NOTHING_TO_RESET)
+            await ack(say(words.NOTHING_TO_RESET))
             return
-        root = session.rpartition(":")[2]
+        root = root_of(session)
         inbound = Inbound(
             event_key=f"{NAME}:{team}:{channel}:command:{command['trigger_id']}",
             session_id=session,
@@ -225,57 +204,7 @@ class SlackChannel:
             sent_at=time.time(),
         )
         await self._intake.reset(inbound)
-        await ack(words.RESET_DONE)
+        await ack(say(words.RESET_DONE))
 
     def _surface_of(self, inbound: Inbound) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)
-
-
-def client(settings: SlackSettings) -> AsyncWebClient:
-    """A Web API client that tries nothing twice by itself: a call that is made again may take effect twice."""
-    return AsyncWebClient(settings.bot_token, base_url=settings.api_url, timeout=CALL_TIMEOUT, retry_handlers=[])
-
-
-async def verify(web: AsyncWebClient, app_token: str) -> str:
-    """Try both tokens for real.
-
-    Returns:
-        Who the bot is, and where.
-
-    Raises:
-        SettingsError: a line for each token that Slack does not take, or for scopes that are missing.
-    """
-    faults = []
-    who = ""
-    try:
-        answer = await web.auth_test()
-        who = f"{answer['user']} in {answer['team']}"
-        granted = set(str(answer.headers.get("x-oauth-scopes", "")).split(","))
-        if missing := sorted(SCOPES - granted):
-            faults.append(f"SLACK_BOT_TOKEN: the app lacks the scopes {', '.join(missing)}. {_WHERE_SCOPES}")
-    except SlackApiError as error:
-        faults.append(f"SLACK_BOT_TOKEN: Slack says {_code(error, web)}. {_WHERE_BOT_TOKEN}")
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise SettingsError(f"SLACK_API_URL: {web.base_url} cannot be reached ({type(error).__name__}).") from error
-    try:
-        await web.apps_connections_open(app_token=app_token)
-    except SlackApiError as error:
-        faults.append(f"SLACK_APP_TOKEN: Slack says {_code(error, web)}. {_WHERE_APP_TOKEN}")
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise SettingsError(f"SLACK_API_URL: {web.base_url} cannot be reached ({type(error).__name__}).") from error
-    if faults:
-        raise SettingsError(*faults)
-    return who
-
-
-def _code(error: SlackApiError, web: AsyncWebClient) -> str:
-    """Slack's word for what is wrong with a token.
-
-    Raises:
-        SettingsError: it says nothing of the token.
-    """
-    status, code, _ = refusal(error)
-    if is_passing(status, code):
-        said = code or f"HTTP {status}"
-        raise SettingsError(f"SLACK_API_URL: {web.base_url} cannot answer right now ({said}); try again.") from error
-    return code or f"HTTP {status}, and nothing that Slack would say"

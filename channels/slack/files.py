@@ -34,14 +34,18 @@ class Files:
     async def share(
         self, file_id: str, title: str, *, channel: str, thread_ts: str, found: Callable[[], Awaitable[Answer | None]]
     ) -> None:
-        """Show a file that was sent in a thread. Slack's answer may come before it is seen there.
+        """Show a file that was sent, in a thread if one is given. Slack's answer may come before it is seen there.
 
         Args:
             found: looks whether it is, when the answer was lost.
         """
         await self._api.call(
             "files.completeUploadExternal",
-            {"files": json.dumps([{"id": file_id, "title": title}]), "channel_id": channel, "thread_ts": thread_ts},
+            {
+                "files": json.dumps([{"id": file_id, "title": title}]),
+                "channel_id": channel,
+                **({"thread_ts": thread_ts} if thread_ts else {}),
+            },
             self._api.budget(("files.completeUploadExternal", self._team), TIER_4),
             priority=Priority.FINAL,
             is_form=True,

@@ -1,11 +1,12 @@
 """What of all that Slack says is meant for the bot."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from channels.intake import Call
-from channels.slack.text import users_named, without_mention
-from core.inbound import Inbound, storable
+from channels.slack.text import titled, users_named, without_mention
+from core.inbound import Attachment, Inbound, storable
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "slack"
@@ -13,8 +14,31 @@ NAME = "slack"
 #: Messages that people write; every other subtype is Slack's own talk, an edit, or a bot's.
 _SPOKEN = {None, "file_share", "thread_broadcast"}
 
+#: What of a file says where its bytes are.
+_SOURCE = ("id", "url_private_download", "file_access")
 
-def hear(body: Mapping[str, Any]) -> Call | None:
+
+#: Direct messages: each one that is in no thread begins a conversation (`thread`), or all of them are one (`single`).
+Direct = Literal["thread", "single"]
+
+#: What stands for the thread in the session of direct messages that are one conversation.
+_SINGLE = "dm"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A message that was changed by who wrote it.
+
+    Attributes:
+        event_key: of the message.
+        text: what it says now; none if it was deleted.
+    """
+
+    event_key: str
+    text: str | None
+
+
+def hear(body: Mapping[str, Any], direct: Direct = "thread") -> Call | None:
     """The call in an Events API payload, if it is one.
 
     `app_mention` and `message` are two events about one message: they give the same event key, which is made of
@@ -37,10 +61,12 @@ def hear(body: Mapping[str, Any]) -> Call | None:
     if not is_called and not event.get("thread_ts"):
         return None
     team = team_of(body)
-    root = event.get("thread_ts") or ts
+    is_single = is_direct and direct == "single"
+    root = event.get("thread_ts") or ("" if is_single else ts)
+    title = titled(without_mention(said, bot_user_id))
     inbound = Inbound(
-        event_key=f"{NAME}:{team}:{channel}:{ts}",
-        session_id=session_id(team, channel, root),
+        event_key=event_key(team, channel, ts),
+        session_id=session_id(team, channel, _SINGLE if is_single else root),
         place=place(team, channel),
         channel=NAME,
         address={
@@ -51,13 +77,50 @@ def hear(body: Mapping[str, Any]) -> Call | None:
             "user": user,
             "user_team": event.get("user_team") or event.get("team") or team,
             "bot": bot_user_id,
+            **({"title": title} if title else {}),
         },
         author=user,
         text=storable(without_mention(said, bot_user_id)),
         sent_at=float(ts),
-        attachments=tuple(file.get("name") or file.get("id", "a file") for file in event.get("files") or ()),
+        attachments=tuple(map(_attachment, event.get("files") or ())),
     )
     return Call(inbound, is_called)
+
+
+def changed(body: Mapping[str, Any]) -> Change | None:
+    """The change of a person's message in an Events API payload, if it is one.
+
+    Slack: a deleted message that has replies is changed into a tombstone. What else changes of a message, such as the
+    preview of a link, is no edit.
+    """
+    event = body.get("event") or {}
+    before, now, channel = event.get("previous_message") or {}, event.get("message") or {}, event.get("channel")
+    if event.get("type") != "message" or not channel or before.get("bot_id") or before.get("user") == bot_of(body):
+        return None
+    team, ts = team_of(body), before.get("ts") or event.get("deleted_ts") or now.get("ts")
+    if not ts or before.get("subtype") not in _SPOKEN:
+        return None
+    match event.get("subtype"):
+        case "message_deleted":
+            return Change(event_key(team, channel, ts), None)
+        case "message_changed" if now.get("subtype") == "tombstone":
+            return Change(event_key(team, channel, ts), None)
+        case "message_changed" if now.get("text") != before.get("text"):
+            said = without_mention(now.get("text") or "", bot_of(body))
+            return Change(event_key(team, channel, ts), storable(said))
+    return None
+
+
+def _attachment(file: Mapping[str, Any]) -> Attachment:
+    """Slack: of a file in a channel that is shared with another organisation, an event has but the id and
+    `file_access: check_file_info`.
+    """
+    return Attachment(
+        name=storable(file.get("name") or file.get("id") or "a file"),
+        mime_type=file.get("mimetype"),
+        size=file.get("size") or 0,
+        source={key: file[key] for key in _SOURCE if key in file},
+    )
 
 
 def team_of(body: Mapping[str, Any]) -> str:
@@ -76,6 +139,15 @@ def place(team: str, channel: str) -> str:
     return f"{NAME}:{team}:{channel}"
 
 
+def event_key(team: str, channel: str, ts: str) -> str:
+    return f"{place(team, channel)}:{ts}"
+
+
 def session_id(team: str, channel: str, root_ts: str) -> str:
     """A thread is a session; its first message has the same one as what is said under it."""
     return f"{place(team, channel)}:{root_ts}"
+
+
+def root_of(session: str) -> str:
+    """The thread of a session; empty for direct messages that are one conversation."""
+    return session.rpartition(":")[2].removesuffix(_SINGLE)

@@ -13,7 +13,7 @@ from channels.calls import RefusedError
 from channels.channel import Priority
 from channels.intake import Call
 from channels.slack.api import Answer, SlackApi
-from channels.slack.hearing import hear
+from channels.slack.hearing import Direct, hear, root_of
 from channels.slack.tiers import TIER_3
 from core.places import Place
 
@@ -34,10 +34,15 @@ _OF_THE_APP = {"account_inactive", "invalid_auth", "not_authed", "token_expired"
 
 
 class History:
-    """Reads what a workspace has kept."""
+    """Reads what a workspace has kept.
 
-    def __init__(self, api: SlackApi) -> None:
+    Args:
+        direct: which conversation a direct message belongs to.
+    """
+
+    def __init__(self, api: SlackApi, direct: Direct) -> None:
         self._api = api
+        self._direct = direct
         self._lacks = set[str]()
 
     async def look(self, places: Sequence[Place], since: float) -> AsyncGenerator[list[Call]]:
@@ -50,12 +55,12 @@ class History:
         for place in places:
             _, team, channel = place.id.split(":")
             try:
-                messages = await self._said(team, channel, [id_.rpartition(":")[2] for id_ in place.sessions], since)
+                messages = await self._said(team, channel, list(filter(None, map(root_of, place.sessions))), since)
             except RefusedError as refusal:
                 self._skip(place, refusal)
                 continue
             about = {"team_id": team, "authorizations": [{"team_id": team, "user_id": who["user_id"]}]}
-            calls = (hear({**about, "event": _event(channel, message)}) for message in messages)
+            calls = (hear({**about, "event": _event(channel, message)}, self._direct) for message in messages)
             yield [call for call in calls if call is not None]
 
     async def _said(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:

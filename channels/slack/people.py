@@ -1,9 +1,10 @@
-"""The names of the people in a workspace."""
+"""The people in a workspace: their names, and the languages that they have chosen."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from channels.budget import Window
 from channels.slack.api import SlackApi
@@ -15,40 +16,62 @@ log = logging.getLogger(__name__)
 #: Slack's Tier 4: 100 calls a minute for an app in a workspace.
 TIER_4 = Window(calls=100, seconds=60)
 
-#: Seconds for which a name is taken to be the same.
+#: Seconds for which what is known of a person is taken to be the same.
 FRESH = 3600.0
 
-#: Seconds that an answer waits for a name.
+#: Seconds that an answer waits for it.
 PATIENCE = 3.0
 
 
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What Slack tells of a person.
+
+    Attributes:
+        locale: as Slack names it (`ko-KR`); empty if it is not known.
+        known_at: when it was told, on the monotonic clock.
+    """
+
+    name: str
+    locale: str = ""
+    known_at: float = -FRESH
+
+
 class People:
-    """Asks Slack for names, and remembers them for a while."""
+    """Asks Slack for people, and remembers them for a while."""
 
     def __init__(self, api: SlackApi, *, patience: float = PATIENCE) -> None:
         self._api = api
         self._patience = patience
-        self._names: dict[str, tuple[str, float]] = {}
+        self._known: dict[str, Person] = {}
 
     async def names(self, team: str, users: Iterable[str]) -> dict[str, str]:
         """The names of `users` by their ids; who cannot be looked up goes by the id."""
         wanted = list(users)
-        found = await asyncio.gather(*(self._name(team, user) for user in wanted))
-        return dict(zip(wanted, found, strict=True))
+        found = await asyncio.gather(*(self._person(team, user) for user in wanted))
+        return {user: person.name for user, person in zip(wanted, found, strict=True)}
 
-    async def _name(self, team: str, user: str) -> str:
-        name, known_at = self._names.get(user, ("", 0.0))
-        if name and time.monotonic() - known_at < FRESH:
-            return name
+    async def locale(self, team: str, user: str) -> str:
+        """The language that somebody has chosen; empty if it cannot be looked up."""
+        return (await self._person(team, user)).locale
+
+    async def _person(self, team: str, user: str) -> Person:
+        known = self._known.get(user)
+        if known is not None and time.monotonic() - known.known_at < FRESH:
+            return known
         try:
             async with asyncio.timeout(self._patience):
                 answer = await self._api.call(
-                    "users.info", {"user": user}, self._api.budget(("users.info", team), TIER_4), reads=True
+                    "users.info",
+                    {"user": user, "include_locale": True},
+                    self._api.budget(("users.info", team), TIER_4),
+                    reads=True,
                 )
         except (SurfaceError, TimeoutError) as error:
-            log.warning("the name of a user cannot be looked up: %s", traced(error))
-            return name or user
-        profile = (answer or {}).get("user", {}).get("profile", {})
+            log.warning("a user cannot be looked up: %s", traced(error))
+            return known or Person(user)
+        about = (answer or {}).get("user", {})
+        profile = about.get("profile", {})
         name = profile.get("display_name") or profile.get("real_name") or user
-        self._names[user] = (name, time.monotonic())
-        return name
+        self._known[user] = person = Person(name, about.get("locale") or "", time.monotonic())
+        return person

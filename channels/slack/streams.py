@@ -18,6 +18,8 @@ from channels.channel import LAST_WORDS, Priority
 from channels.messages import Edited, Piece, Posted
 from channels.receipts import Receipts
 from channels.slack.api import SlackApi
+from channels.slack.blocks import below
+from channels.slack.sessions import Sessions
 from channels.slack.surface import SlackSurface
 from channels.slack.text import inert
 from channels.slack.tiers import TIER_2, TIER_4
@@ -136,13 +138,20 @@ class StreamSurface(SlackSurface):
     """One reply in one thread, by streams as long as they serve."""
 
     def __init__(
-        self, api: SlackApi, receipts: Receipts, address: Mapping[str, Any], turn_id: str, streams: Streams
+        self,
+        api: SlackApi,
+        receipts: Receipts,
+        address: Mapping[str, Any],
+        turn_id: str,
+        streams: Streams,
+        *,
+        sessions: Sessions | None = None,
     ) -> None:
-        super().__init__(api, receipts, address, turn_id)
+        super().__init__(api, receipts, address, turn_id, sessions=sessions)
         self._streams = streams
         self._user = str(address.get("user", ""))
         self._user_team = str(address.get("user_team", ""))
-        self._may_stream = bool(self._user and self._bot)
+        self._may_stream = bool(self._user and self._bot and self._thread_ts)
         self._is_native = False  # whether the message that grows is one that is streamed
         self._stream: Stream | None = None
         self._over = set[str]()  # streams that are known to have ended
@@ -274,7 +283,7 @@ class StreamSurface(SlackSurface):
             if goes_on or not piece.is_done:  # not if only its end has moved to the next message
                 self._go_by_edits()
         elif not stream.card.is_placeholder:
-            self._shown[message_id] = piece.chunk.text, ()
+            self._shown[message_id] = piece.content
         else:  # all of the text stands, so that taking the card away may wait for others
             piece = _urgent(piece)
         return await super()._change(message_id, piece if piece.plan.priority in LAST_WORDS else _urgent(piece))
@@ -304,7 +313,9 @@ class StreamSurface(SlackSurface):
         return Edited.DONE
 
     async def _finish(self, stream: Stream, piece: Piece) -> bool:
-        """Stop a stream with the rest of its text; whether that is known to have succeeded."""
+        """Stop a stream with the rest of its text, and what is to be pressed below; whether that is known to have
+        succeeded.
+        """
         priority = piece.plan.priority if piece.plan.priority in LAST_WORDS else Priority.PROGRESS
         rest = [*stream.card.ended(), *_said(piece.chunk.text[len(stream.text) :])]
         if not stream.holds(rest):
@@ -319,6 +330,7 @@ class StreamSurface(SlackSurface):
                     "ts": stream.ts,
                     "metadata": self._mark(stream.position),
                     **({"chunks": rest} if rest else {}),
+                    **({"blocks": below(piece.controls)} if piece.controls else {}),
                 },
                 self._stops,
             )

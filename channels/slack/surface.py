@@ -1,7 +1,8 @@
 """Shows a reply in a Slack thread."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any
 
@@ -11,8 +12,10 @@ from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
 from channels.messages import Edited, MessageSurface, Posted
 from channels.receipts import Receipts
 from channels.slack.api import Answer, SlackApi
+from channels.slack.blocks import content
 from channels.slack.files import Files
-from channels.slack.text import SlackMarkdown, plain, size
+from channels.slack.sessions import Sessions
+from channels.slack.text import SlackMarkdown, size
 from channels.slack.tiers import TIER_2, TIER_3
 from core.errors import SurfaceError
 
@@ -41,21 +44,28 @@ _STILL_STREAMED = "streaming_state_conflict"
 #: Slack: what it says of the deletion of a message that is being streamed, and of any other that may not be deleted.
 _NOT_DELETABLE = "cant_delete_message"
 
-#: The most of a message's plain text that goes into its notification, in characters.
-_NOTICE_SIZE = 3_000
-
 
 class SlackSurface(MessageSurface):
     """One reply in one thread.
 
     Args:
-        address: `team`, `channel`, `thread_ts`, and `ts` of the message that is answered; `user`, who wrote it, and
-            `user_team`, his workspace; `bot`, the user that the app acts as.
+        address: `team`, `channel`, `thread_ts` (empty where there is no thread), and `ts` of the message that is
+            answered; `user`, who wrote it, and `user_team`, his workspace; `bot`, the user that the app acts as;
+            `title`, its first words.
+        sessions: what Slack is told of the thread.
     """
 
     limits = LIMITS
 
-    def __init__(self, api: SlackApi, receipts: Receipts, address: Mapping[str, Any], turn_id: str) -> None:
+    def __init__(
+        self,
+        api: SlackApi,
+        receipts: Receipts,
+        address: Mapping[str, Any],
+        turn_id: str,
+        *,
+        sessions: Sessions | None = None,
+    ) -> None:
         super().__init__(receipts, address)
         self._api = api
         self._team = str(address["team"])
@@ -64,9 +74,28 @@ class SlackSurface(MessageSurface):
         self._asked_ts = str(address["ts"])
         self._bot = str(address.get("bot", ""))
         self._turn_id = turn_id
+        self._sessions = sessions
+        self._is_taken_up = False
         self._files = Files(api, self._team)
         self._is_in_doubt = False  # whether a post may have taken effect twice
         self._streamed: dict[str, int] = {}  # the positions of messages that bear no mark, since they were streamed
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        with ExitStack() as told:
+            if self._sessions is not None:
+                told.enter_context(self._sessions.busy(self._address, lambda: self._is_taken_up))
+            told.enter_context(super().live())
+            yield
+
+    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
+        self._is_taken_up = True
+        return await super().find(recorded)
+
+    @property
+    def _in_thread(self) -> dict[str, str]:
+        """What a post needs to come into the thread, if there is one."""
+        return {"thread_ts": self._thread_ts} if self._thread_ts else {}
 
     @property
     def _posts(self) -> Budget:
@@ -94,7 +123,7 @@ class SlackSurface(MessageSurface):
                     "channel": self._channel,
                     "ts": message_id,
                     **({} if position is None else {"metadata": self._mark(position)}),
-                    **_content(text, controls),
+                    **content(text, controls),
                 },
                 self._edits,
                 priority=priority,
@@ -142,11 +171,11 @@ class SlackSurface(MessageSurface):
             "chat.postMessage",
             {
                 "channel": self._channel,
-                "thread_ts": self._thread_ts,
+                **self._in_thread,
                 "unfurl_links": False,
                 "unfurl_media": False,
                 "metadata": self._mark(position),
-                **_content(text, controls),
+                **content(text, controls),
             },
             self._posts,
             within=self._api.budget(("chat.postMessage", self._team), ALL_POSTS),
@@ -201,21 +230,22 @@ class SlackSurface(MessageSurface):
         return metadata.get("event_type") == _METADATA and payload.get("turn") == self._turn_id
 
     async def _thread(self) -> Sequence[Answer]:
-        """What stands in the thread since the message that is answered."""
+        """What stands in the thread, or in the conversation that has none, since the message that is answered."""
+        method = "conversations.replies" if self._thread_ts else "conversations.history"
         answer = await self._api.call(
-            "conversations.replies",
+            method,
             {
                 "channel": self._channel,
-                "ts": self._thread_ts,
+                **({"ts": self._thread_ts} if self._thread_ts else {}),
                 "oldest": self._asked_ts,
                 "include_all_metadata": True,
                 "limit": 200,
             },
-            self._api.budget(("conversations.replies", self._team), TIER_3),
+            self._api.budget((method, self._team), TIER_3),
             reads=True,
         )
         found: Sequence[Answer] = (answer or {}).get("messages", ())
-        return found
+        return sorted(found, key=lambda message: float(message["ts"]))
 
     async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
         """Post the file into the thread, as a message of its own: Slack has no other way."""
@@ -269,19 +299,3 @@ def _position(message: Answer) -> int:
 
 def _holds(message: Answer, file_id: str) -> bool:
     return any(file.get("id") == file_id for file in message.get("files") or ())
-
-
-def _content(text: str, controls: Sequence[Button]) -> dict[str, Any]:
-    """Markdown for those who read it, and plain text for notifications."""
-    notice = plain(text.replace("&lt;", "<"))
-    blocks: list[dict[str, Any]] = [{"type": "markdown", "text": text}]
-    if controls:
-        blocks.append({"type": "actions", "elements": [_button(control) for control in controls]})
-    return {
-        "blocks": blocks,
-        "text": notice if len(notice) <= _NOTICE_SIZE else f"{notice[:_NOTICE_SIZE]}…",
-    }
-
-
-def _button(control: Button) -> dict[str, Any]:
-    return {"type": "button", "action_id": control.id, "text": {"type": "plain_text", "text": control.label}}

@@ -2,9 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from textwrap import shorten
 
 from channels.markdown.dialect import Dialect
 from channels.markdown.links import Link, openly
+
+#: Characters of a title, at the most.
+TITLE_SIZE = 60
 
 _TOKEN = re.compile(r"<(?P<kind>[@#!]?)(?P<target>[^<>|\n]*)(?:\|(?P<label>[^<>\n]*))?>")
 
@@ -28,6 +32,11 @@ def users_named(text: str) -> set[str]:
 def without_mention(text: str, user_id: str) -> str:
     """`text` without the mentions of one user."""
     return re.sub(rf"\s*<@{re.escape(user_id)}(?:\|[^>]*)?>\s*", " ", text).strip()
+
+
+def titled(text: str) -> str:
+    """The first words of what somebody writes, for a title; whom it calls is left out."""
+    return shorten(to_words(_USER.sub("", text), {}), TITLE_SIZE, placeholder="…")
 
 
 def to_words(text: str, names: Mapping[str, str]) -> str:

@@ -49,6 +49,26 @@ async def reopen(connection: AsyncConnection, session_id: str, invocation_id: st
     await connection.execute(sa.insert(messages), [row.columns for row in kept])
 
 
+async def rewind(connection: AsyncConnection, session_id: str, invocation_id: str, *, keeps_question: bool) -> None:
+    """Take out of a session's history what a run has stored, and its calls out of the journal, so that it runs anew.
+
+    The state stays as it is: what tools have changed of it, they have changed elsewhere as well.
+
+    Args:
+        keeps_question: whether the user's message stays, as the newest of the history; else the run begins with one.
+    """
+    runs = (invocation_id, correction_of(invocation_id))
+    of_run = (messages.c.session == session_id) & messages.c.invocation_id.in_(runs)
+    asked = (messages.c.invocation_id == invocation_id) & (messages.c.role == "user")
+    query = sa.select(messages).where(of_run, asked).order_by(messages.c.id).limit(1)
+    question = (await connection.execute(query)).one_or_none() if keeps_question else None
+    await connection.execute(sa.delete(messages).where(of_run))
+    of_run = (tool_calls.c.session == session_id) & tool_calls.c.run.in_(runs)
+    await connection.execute(sa.delete(tool_calls).where(of_run))
+    if question is not None:
+        await connection.execute(sa.insert(messages).values(_Stored.of(question).columns))
+
+
 @dataclass(frozen=True, slots=True)
 class _Stored:
     """A row of the run, and its event if that can be read."""

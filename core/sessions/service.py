@@ -25,7 +25,7 @@ from core.sessions.loading import Life, Loader, opened
 from core.sessions.record import is_state_only, measured, media_size, stored
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
-from core.store.schema import blobs, messages, sessions, state, tool_calls
+from core.store.schema import blobs, feedback, messages, sessions, state, tool_calls, turns
 from core.tokens import TokenCounter
 
 T = TypeVar("T")
@@ -231,6 +231,16 @@ async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str,
     return int(row.generation)
 
 
+async def hold_session(connection: AsyncConnection, session_id: str | None) -> int | None:
+    """Keep a session from all others until the end of the transaction, if it is there.
+
+    Returns:
+        Its generation.
+    """
+    row = await _life_of(connection, session_id, is_kept=True)
+    return None if row is None else int(row.generation)
+
+
 async def _begin_life(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> sa.Row[Any]:
     now = time.time()
     insert = sa.insert(sessions).returning(sessions)
@@ -239,13 +249,15 @@ async def _begin_life(connection: AsyncConnection, *, app: str, user_id: str, se
     return row
 
 
-async def _life_of(connection: AsyncConnection, session_id: str, *, is_kept: bool = False) -> sa.Row[Any] | None:
+async def _life_of(connection: AsyncConnection, session_id: str | None, *, is_kept: bool = False) -> sa.Row[Any] | None:
     """A session's row, if it is there; `is_kept` from all others until the end of the transaction."""
     query = sa.select(sessions).where(sessions.c.id == session_id)
     return (await connection.execute(query.with_for_update() if is_kept else query)).one_or_none()
 
 
 async def _forget(connection: AsyncConnection, session_id: str) -> None:
+    its_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
+    await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(its_turns)))
     await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
     await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))

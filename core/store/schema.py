@@ -7,6 +7,7 @@ metadata = sa.MetaData(
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
         "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
     }
 )
 
@@ -14,7 +15,9 @@ Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 #: A conversation. A reset begins a new generation of it; `generation` and `created_at` together tell one life
 #: of a conversation from every other, even from that of a deleted one under the same id. `updated_at` is when it was
-#: begun or reset, or its state changed; its messages know their own times.
+#: begun or reset, or its state changed; its messages know their own times. `model` is the one that was chosen for it,
+#: by its full name (null: the default), and `muted` keeps the bot from answering there uncalled: a reset changes
+#: neither.
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -24,12 +27,17 @@ sessions = sa.Table(
     sa.Column("generation", sa.Integer, nullable=False, server_default="1"),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
+    sa.Column("model", sa.Text),
+    sa.Column("muted", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
 #: One accepted message of a platform, under a key that a second delivery has as well. `inbound` is the message;
-#: a reset takes it away, and the key stays. `parent` is there for a message that is to be answered once more: the
-#: turn that failed with it. `outcome` is there for a message that no turn answers: why.
+#: a reset takes it away, and the key stays. `revised` is the message as it was edited when a turn had taken it already.
+#: A row that asks for the messages of a turn to be answered once more has that turn for its `parent`, and for its
+#: `kind` how (see `turns`). `outcome` is there for what no turn answers, and says why: `reset` (it asked for nothing
+#: else), `dropped` (by a reset), `stopped`, `withdrawn` (deleted by its author; also when a turn had taken it),
+#: `unreadable`, `overheard` (it was said to others, and is kept without its words, to know who spoke last).
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -42,10 +50,13 @@ inbox = sa.Table(
     sa.Column("inbound", sa.JSON(none_as_null=True)),
     sa.Column("sent_at", sa.Double, nullable=False),
     sa.Column("accepted_at", sa.Double, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False, server_default="message"),
+    sa.Column("revised", sa.JSON(none_as_null=True)),
     sa.Column("parent", sa.Text),
     sa.Column("turn", sa.Text),
     sa.Column("outcome", sa.Text),
 )
+sa.Index("ix_inbox_session", inbox.c.session, inbox.c.sent_at)
 sa.Index("ix_inbox_place_author", inbox.c.place, inbox.c.author, inbox.c.sent_at)
 sa.Index("ix_inbox_turn", inbox.c.turn)
 sa.Index("ix_inbox_accepted_at", inbox.c.accepted_at)
@@ -57,10 +68,12 @@ sa.Index(
     postgresql_where=inbox.c.turn.is_(None) & inbox.c.outcome.is_(None),
 )
 
-#: One run of the agent on its way to an answer, for all messages that name it. A turn of the kind `retry` has the turn
-#: that failed for a parent; `origin` is the first in the line of parents, the turn itself if it has none: what its run
-#: stores is stored under that. `owner` is the worker that runs it, for the `attempt`-th time; `cancel`, why it is to be
-#: ended.
+#: One run of the agent on its way to an answer, for all messages that name it. A turn that answers them once more has
+#: the turn before it for a `parent`, and for its `kind` how it does: `retry` goes on with what the one that failed has
+#: stored, `regenerate` begins behind the question, `revise` with the question as it was edited. `origin` is the first
+#: in the line of parents, the turn itself if it has none: what its run stores is stored under that. `model` is the one
+#: that was chosen for it (null: the default). `owner` is the worker that runs it, for the `attempt`-th time; `cancel`,
+#: why it is to be ended.
 turns = sa.Table(
     "turns",
     metadata,
@@ -70,6 +83,7 @@ turns = sa.Table(
     sa.Column("kind", sa.Text, nullable=False, server_default="message"),
     sa.Column("parent", sa.Text),
     sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("model", sa.Text),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False, server_default="1"),
     sa.Column("owner", sa.Text),
@@ -90,6 +104,17 @@ sa.Index(
 )
 
 sa.Index("ix_turns_finished_at", turns.c.finished_at)
+
+#: What a reader thinks of a turn's answer, `good` or `bad`: the newest word of each. It goes with the turn, and with
+#: what was said when the session is reset.
+feedback = sa.Table(
+    "feedback",
+    metadata,
+    sa.Column("turn", sa.Text, sa.ForeignKey("turns.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("author", sa.Text, primary_key=True),
+    sa.Column("verdict", sa.Text, nullable=False),
+    sa.Column("given_at", sa.Double, nullable=False),
+)
 
 #: One running process. It works for as long as its lease lasts, by the database's clock, and lengthens it all the
 #: while; a turn whose owner's lease has ended, or who is not here, is anybody's. `live` is what it uses of each of

@@ -15,29 +15,35 @@ from sandbox.slack.chat import content_of
 from sandbox.slack.markup import Content
 from sandbox.slack.payloads import TEAM_DOMAIN
 from sandbox.slack.socket_mode import ACK_TIMEOUT, SocketMode
-from sandbox.slack.workspace import Channel, Message, User, Workspace
+from sandbox.slack.views import Views
+from sandbox.slack.workspace import SLACKBOT, Channel, Message, User, Workspace
 
 #: A `response_url` takes this many posts within half an hour.
 RESPONSES = 5
 RESPONSE_LIFE = 30 * 60.0
-SLACKBOT = "USLACKBOT"
 
 
 @dataclass(eq=False, slots=True)
 class Invocation:
-    """A command that somebody has given; `seen` is what he was shown for it."""
+    """What somebody has done that may be answered: a command, or a press of a button of `message`.
+
+    Attributes:
+        seen: what he was shown for it.
+    """
 
     user: User
     channel: Channel
     expires: float
     seen: list[Message]
+    message: Message | None = None
     responses: int = 0
 
 
 class Commands:
-    def __init__(self, workspace: Workspace, sockets: SocketMode, *, token: str, speed: float) -> None:
+    def __init__(self, workspace: Workspace, sockets: SocketMode, views: Views, *, token: str, speed: float) -> None:
         self._workspace = workspace
         self._sockets = sockets
+        self._views = views
         self._token = token
         self._speed = speed
         self._invocations: dict[str, Invocation] = {}
@@ -62,7 +68,7 @@ class Commands:
                 "api_app_id": self._workspace.app_id,
                 "is_enterprise_install": False,
                 "response_url": response_base + key,
-                "trigger_id": f"{secrets.randbelow(10**13)}.{secrets.randbelow(10**13)}.{secrets.token_hex(16)}",
+                "trigger_id": self._views.trigger(user),
             },
         )
         try:
@@ -77,9 +83,15 @@ class Commands:
                 return self._failed(invocation, command, "dispatch_failed")
         return invocation.seen
 
-    def response_url(self, user: User, channel: Channel, response_base: str) -> str:
-        """Where an answer to something else that he did may be posted."""
-        return response_base + self._begin(user, channel)[0]
+    def response_url(self, user: User, channel: Channel, response_base: str, message: Message | None) -> str:
+        """Where an answer to something else that he did may be posted.
+
+        Args:
+            message: the one whose button he has pressed; the answer may take its place.
+        """
+        key, invocation = self._begin(user, channel)
+        invocation.message = message
+        return response_base + key
 
     def _begin(self, user: User, channel: Channel) -> tuple[str, Invocation]:
         key = f"{self._workspace.team_id}/{secrets.randbelow(10**13)}/{secrets.token_urlsafe(18)}"
@@ -103,7 +115,11 @@ class Commands:
         invocation.responses += 1
 
     def _show(self, invocation: Invocation, values: Mapping[str, Any]) -> None:
-        arguments = Arguments(values)
+        arguments, original = Arguments(values), invocation.message
+        if original is not None and arguments.flag("delete_original"):
+            return self._workspace.delete(original)
+        if original is not None and arguments.flag("replace_original"):
+            return self._workspace.update(original, content_of(arguments), edited=False)
         public = arguments.text("response_type") == "in_channel"
         message = self._workspace.post(
             invocation.channel,
@@ -113,7 +129,7 @@ class Commands:
             bot_id=self._workspace.bot_id,
             thread_ts=arguments.text("thread_ts") or None,
         )
-        invocation.seen.append(message)
+        return invocation.seen.append(message)
 
     def _failed(self, invocation: Invocation, command: str, error: str) -> list[Message]:
         """What Slackbot says to the person alone."""

@@ -50,7 +50,9 @@ class Directory:
         return {"team": self._payloads.team()}
 
     def users_info(self, arguments: Arguments) -> dict[str, Any]:
-        return {"user": self._payloads.user(self._api.user(arguments.required("user")))}
+        user = self._api.user(arguments.required("user"))
+        locale = {"locale": user.locale} if arguments.flag("include_locale") else {}
+        return {"user": self._payloads.user(user) | locale}
 
     def users_list(self, arguments: Arguments) -> dict[str, Any]:
         page, cursor = _page(list(self._workspace.users.values()), attrgetter("id"), arguments, default=1000)

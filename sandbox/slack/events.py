@@ -1,15 +1,17 @@
 """What the app is told: each change of the workspace becomes the events that it has subscribed to."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sandbox.slack.markup import mentions
 from sandbox.slack.payloads import Payloads
 from sandbox.slack.workspace import Change, Channel, Message, User, Workspace, new_id
 
-#: The scope behind each subscription: without it, Slack does not send the events.
-SUBSCRIPTIONS: Mapping[str, str] = {
+#: The scope behind each subscription, if there is one: without it, Slack does not send the events.
+SUBSCRIPTIONS: Mapping[str, str | None] = {
+    "agent_session_stopped": "assistant:write",
+    "app_home_opened": None,
     "app_mention": "app_mentions:read",
     "message.channels": "channels:history",
     "message.groups": "groups:history",
@@ -29,13 +31,16 @@ class Events:
         self,
         workspace: Workspace,
         payloads: Payloads,
-        scopes: set[str],
-        token: str,
         deliver: Callable[[dict[str, Any]], object],
+        *,
+        scopes: set[str],
+        subscriptions: set[str],
+        token: str,
     ) -> None:
         self._workspace = workspace
         self._payloads = payloads
         self._scopes = scopes
+        self._subscriptions = subscriptions
         self._token = token
         self._deliver = deliver
         self._told: dict[tuple[str, str], dict[str, Any]] = {}
@@ -44,6 +49,8 @@ class Events:
         message = change.message
         if change.kind == "posted":
             self._posted(message)
+        elif message.ephemeral_to is not None:
+            return
         elif change.kind == "updated":
             self._updated(message)
         elif change.kind == "deleted":
@@ -52,7 +59,20 @@ class Events:
     def home_opened(self, user: User, channel: Channel, tab: str) -> None:
         ts = self._workspace.new_ts()
         event = {"type": "app_home_opened", "user": user.id, "channel": channel.id, "tab": tab}
-        self._send(event | {"event_ts": ts})
+        if self._hears(channel, "app_home_opened"):
+            self._send(event | {"event_ts": ts})
+
+    def session_stopped(self, user: User, channel: Channel, thread_ts: str, streams: Sequence[str]) -> None:
+        """Tell that somebody has pressed Slack's own button; `streams` are the messages that Slack has stopped."""
+        event = {
+            "type": "agent_session_stopped",
+            "user": user.id,
+            "channel": channel.id,
+            "thread_ts": thread_ts,
+            "streaming_message_ts": list(streams),
+        }
+        if self._hears(channel, "agent_session_stopped"):
+            self._send(event | {"event_ts": self._workspace.new_ts()})
 
     def _posted(self, message: Message) -> None:
         said = self._payloads.said(message)
@@ -94,7 +114,9 @@ class Events:
             self._send(event | {"channel": channel.id, "channel_type": channel.type})
 
     def _hears(self, channel: Channel, subscription: str) -> bool:
-        return self._workspace.bot.id in channel.members and SUBSCRIPTIONS[subscription] in self._scopes
+        scope = SUBSCRIPTIONS[subscription]
+        is_granted = subscription in self._subscriptions and (scope is None or scope in self._scopes)
+        return is_granted and self._workspace.bot.id in channel.members
 
     def _send(self, event: dict[str, Any]) -> None:
         authorization = {

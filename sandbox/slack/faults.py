@@ -21,7 +21,7 @@ class Faults:
     """Faults to come. Each method's are used up in the order in which they were asked for, one a call.
 
     The methods' names are Slack's (`chat.postMessage`); `response_url` stands for posts to one, and `upload` for the
-    sending of a file's bytes.
+    sending of a file's bytes, `download` for their being fetched.
     """
 
     def __init__(self) -> None:

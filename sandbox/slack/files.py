@@ -21,6 +21,11 @@ from sandbox.slack.workspace import File, Message, new_id
 #: The name under which the sending of a file's bytes is recorded and goes wrong.
 UPLOAD = "upload"
 
+#: The same for handing them out.
+DOWNLOAD = "download"
+
+_LOGIN = "<!DOCTYPE html><html><head><title>Sign in to Sandbox | Slack</title></head><body></body></html>"
+
 
 @dataclass(eq=False, slots=True)
 class Upload:
@@ -49,6 +54,7 @@ class Files:
         api.add("files.getUploadURLExternal", self.get_upload_url, scope="files:write")
         api.add("files.completeUploadExternal", self.complete_upload, scope="files:write")
         api.add("files.delete", self.delete, scope="files:write")
+        api.add("files.info", self.info, scope="files:read")
 
     def get_upload_url(self, arguments: Arguments) -> dict[str, Any]:
         name, length = arguments.required("filename"), arguments.required("length")
@@ -75,6 +81,32 @@ class Files:
             call.status = 0
             request.transport.abort()
         return web.Response(status=call.status, text=f"OK - {len(data)}" if call.status == 200 else "")
+
+    def info(self, arguments: Arguments) -> dict[str, Any]:
+        found = self._find(arguments.required("file"))
+        if found is None:
+            raise SlackError("file_not_found")
+        return {"file": self._payloads.file(*found)}
+
+    async def send(self, request: web.Request) -> web.StreamResponse:
+        """Hand out what is in a file. Slack: who may not have it sees the page to log in on, and no error."""
+        self._journal.call(DOWNLOAD, {"file": request.match_info["file"]})
+        fault = self._faults.take(DOWNLOAD)
+        if fault is not None and fault.kind in ("fail", "rate_limit"):
+            return web.Response(status=429 if fault.kind == "rate_limit" else fault.status)
+        found = self._find(request.match_info["file"])
+        if found is None:
+            return web.Response(status=404)
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self._api.kind(token) != "bot" or not self._api.has("files:read"):
+            return web.Response(text=_LOGIN, content_type="text/html")
+        described = self._payloads.file(*found)
+        return web.Response(body=found[1].data, content_type=described["mimetype"])
+
+    def _find(self, file_id: str) -> tuple[Message, File] | None:
+        """A file that is to be seen, and where."""
+        standing = (message for message in self._workspace.everything() if not message.deleted)
+        return next(((m, file) for m in standing for file in m.files if file.id == file_id), None)
 
     def complete_upload(self, arguments: Arguments) -> dict[str, Any]:
         listed = arguments.json("files", error="invalid_arguments")

@@ -26,6 +26,13 @@ HEADER_TEXT = 150
 MARKDOWN_BLOCKS = 12_000
 #: Of all blocks of one message as JSON, with `msg_blocks_too_long`: not published, reported.
 BLOCKS_JSON = 13_200
+#: Of what is on a button, of what a screen reader says of it, and of the names of an action and of what it brings.
+BUTTON_TEXT, SPOKEN_TEXT, ACTION_ID, VALUE = 75, 75, 255, 2_000
+#: Elements of a block of actions, of one of contextual ones, and options of a select.
+ELEMENTS = {"actions": 25, "context_actions": 5}
+OPTIONS = 100
+#: "The trash icon is the only icon available at this time."
+ICONS = {"trash"}
 #: Of the title of a task or a plan in a stream.
 TASK_TEXT = 256
 #: Seconds that a stream lives, and the most that it holds, in bytes: not published, reported by many.
@@ -47,8 +54,11 @@ TIER_2, TIER_3, TIER_4 = Rate(20), Rate(50), Rate(100)
 HUNDREDS = Rate(300)
 
 RATES: Mapping[str, Sequence[Rate]] = {
+    "agents.sessions.rename": [TIER_3],
+    "agents.sessions.setStatus": [TIER_3],
     # Tier 1 on paper, which is one; a client that reconnects some times in a minute is nevertheless served.
     "apps.connections.open": [Rate(30)],
+    "assistant.threads.setSuggestedPrompts": [TIER_4],
     "auth.test": [HUNDREDS],
     "chat.appendStream": [TIER_4],
     "chat.delete": [TIER_3],
@@ -67,11 +77,13 @@ RATES: Mapping[str, Sequence[Rate]] = {
     "files.completeUploadExternal": [TIER_4],
     "files.delete": [TIER_3],
     "files.getUploadURLExternal": [TIER_4],
+    "files.info": [TIER_4],
     "reactions.add": [TIER_3],
     "reactions.remove": [TIER_2],
     "team.info": [TIER_3],
     "users.info": [TIER_4],
     "users.list": [TIER_2],
+    "views.open": [TIER_4],
 }
 
 
@@ -121,10 +133,42 @@ def _block_faults(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         most = {"section": SECTION_TEXT, "header": HEADER_TEXT}.get(block["type"])
         if most is not None and len(_text(block)) > most:
             yield f"must be less than {most + 1} characters [json-pointer:/blocks/{index}/text/text]"
+        yield from _faults_of_elements(block, f"/blocks/{index}")
         if block["type"] == "section" and not _text(block) and not block.get("fields"):
             yield f"missing required field: text [json-pointer:/blocks/{index}]"
     if sum(len(str(b.get("text", ""))) for b in blocks if b["type"] == "markdown") > MARKDOWN_BLOCKS:
         yield f"markdown blocks must be less than {MARKDOWN_BLOCKS + 1} characters [json-pointer:/blocks]"
+
+
+def _faults_of_elements(block: Mapping[str, Any], at: str) -> Iterator[str]:
+    most = ELEMENTS.get(block["type"])
+    if most is None:
+        return
+    if not 1 <= len(block.get("elements", ())) <= most:
+        yield f"must have 1 to {most} items [json-pointer:{at}/elements]"
+    ids = [element.get("action_id", "") for element in block.get("elements", ())]
+    if len(set(ids)) < len(ids):
+        yield f"action_id must be unique [json-pointer:{at}/elements]"
+    for number, element in enumerate(block.get("elements", ())):
+        here, kind = f"{at}/elements/{number}", element.get("type")
+        is_contextual = kind in ("feedback_buttons", "icon_button")
+        if is_contextual != (block["type"] == "context_actions"):
+            yield f"unsupported type: {kind} [json-pointer:{here}/type]"
+        if kind == "icon_button" and element.get("icon") not in ICONS:
+            yield f"unsupported icon [json-pointer:{here}/icon]"
+        if len(str(element.get("action_id", ""))) > ACTION_ID:
+            yield f"must be less than {ACTION_ID + 1} characters [json-pointer:{here}/action_id]"
+        parts = [element[name] for name in ("positive_button", "negative_button") if name in element]
+        options = element.get("options", [])
+        if kind == "static_select" and not 1 <= len(options) <= OPTIONS:
+            yield f"must have 1 to {OPTIONS} items [json-pointer:{here}/options]"
+        for part in [*parts, *options, *([element] if kind in ("button", "icon_button") else [])]:
+            if not 1 <= len(_text(part)) <= BUTTON_TEXT:
+                yield f"must have 1 to {BUTTON_TEXT} characters [json-pointer:{here}/text/text]"
+            if len(str(part.get("accessibility_label", ""))) > SPOKEN_TEXT:
+                yield f"must be less than {SPOKEN_TEXT + 1} characters [json-pointer:{here}/accessibility_label]"
+            if len(str(part.get("value", ""))) > VALUE:
+                yield f"must be less than {VALUE + 1} characters [json-pointer:{here}/value]"
 
 
 def _text(block: Mapping[str, Any]) -> str:

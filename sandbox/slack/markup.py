@@ -159,7 +159,7 @@ def _pings_in(text: str, *, markdown: bool) -> Iterator[str]:
 def _shown_block(block: Mapping[str, Any], names: Names) -> str:
     """The text of a block, or of what it holds; what is on buttons is no text."""
     match block:
-        case {"type": "actions"}:
+        case {"type": "actions" | "context_actions"}:
             words = ""
         case {"type": "markdown", "text": str(text)}:
             words = _shown_markdown(text, names)

@@ -3,6 +3,7 @@
 import mimetypes
 from time import time
 from typing import Any
+from urllib.parse import quote
 
 from sandbox.slack.markup import block_id, rich_text
 from sandbox.slack.workspace import Channel, File, Message, User, Workspace
@@ -11,8 +12,13 @@ TEAM_NAME, TEAM_DOMAIN = "Sandbox", "sandbox"
 
 
 class Payloads:
+    """Attributes:
+    files_url: where files are to be had, with a slash at the end.
+    """
+
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        self.files_url = ""
 
     # Messages
 
@@ -34,6 +40,7 @@ class Payloads:
             "thread_ts": message.thread_ts,
             "parent_user_id": self._parent_user(message),
             "edited": {"user": message.user, "ts": message.edited_ts} if message.edited else None,
+            "hidden": True if message.is_tombstone else None,
         }
         if message.files:
             fields |= {
@@ -49,6 +56,7 @@ class Payloads:
     def found(self, message: Message, *, metadata: bool = False) -> dict[str, Any]:
         """A message as `conversations.history` and `.replies` tell it."""
         fields = self.said(message)
+        fields.pop("hidden", None)
         if message.bot_id == self._workspace.bot_id:
             fields["app_id"] = self._workspace.app_id
         if metadata and message.metadata:
@@ -105,11 +113,14 @@ class Payloads:
             "filetype": extension,
             "pretty_type": extension.upper(),
             "user": message.user,
+            "size": len(file.data),
             "mode": "hosted",
             "editable": False,
             "is_external": False,
             "is_public": not message.channel.private,
             "public_url_shared": False,
+            "url_private": f"{self.files_url}{file.id}/{quote(file.name)}",
+            "url_private_download": f"{self.files_url}{file.id}/download/{quote(file.name)}",
         }
 
     def _parent_user(self, message: Message) -> str | None:

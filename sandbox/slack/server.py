@@ -1,31 +1,33 @@
 """The sandbox itself: one HTTP server on loopback, and the hands of the people in the workspace."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from secrets import token_hex
 from time import monotonic
 from types import TracebackType
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from aiohttp import web
 
+from sandbox.slack.agents import Agents
 from sandbox.slack.arguments import Arguments
 from sandbox.slack.chat import Chat
 from sandbox.slack.commands import Commands
 from sandbox.slack.directory import Directory
 from sandbox.slack.door import Door
-from sandbox.slack.events import Events
+from sandbox.slack.events import SUBSCRIPTIONS, Events
 from sandbox.slack.faults import Faults
 from sandbox.slack.files import Files
+from sandbox.slack.hands import Hands
+from sandbox.slack.interactions import Interactions
 from sandbox.slack.journal import Envelope, Journal, Subscription
 from sandbox.slack.limits import RateLimits
-from sandbox.slack.markup import Content
+from sandbox.slack.manifest import check_manifest
 from sandbox.slack.payloads import Payloads
-from sandbox.slack.presses import Presses
 from sandbox.slack.socket_mode import SocketMode
 from sandbox.slack.streams import Streams
+from sandbox.slack.views import Views
 from sandbox.slack.web_api import SCOPES, WebApi
-from sandbox.slack.workspace import Change, Channel, File, Message, User, Workspace, new_id
+from sandbox.slack.workspace import Change, Channel, Message, User, Workspace
 
 T = TypeVar("T")
 
@@ -33,7 +35,7 @@ _PEOPLE = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linus Pauli
 _CHANNELS = ("general", "random")
 
 
-class SlackSandbox:
+class SlackSandbox(Hands):
     """A Slack workspace with one app installed in it, for as long as it is entered.
 
     Wherever a user or a channel is asked for, its id or name will do as well (`"ada"`, `"general"`). What people
@@ -44,6 +46,7 @@ class SlackSandbox:
         people: by name; the workspace starts with a few, and what is added is here at once.
         channels: by name; it starts with `general` and `random`, everybody and the bot in both.
         scopes: what the bot may do; take one away and see `missing_scope`, or the events stay away.
+        subscriptions: the events that the app has asked for.
         calls: each call of the Web API, as it came.
         envelopes: each sending of an envelope, redeliveries included.
         faults: what is to go wrong.
@@ -63,30 +66,35 @@ class SlackSandbox:
         self._workspace = Workspace(self._changed)
         self.faults = Faults()
         self.scopes = set(SCOPES)
+        self.subscriptions = set(SUBSCRIPTIONS)
+        self._offered = None
         self.bot_token = f"xoxb-{token_hex(12)}"
         self.app_token = f"xapp-1-{self._workspace.app_id}-{token_hex(12)}"
         self.api_url = ""
         self.calls = self._journal.calls
         self.envelopes = self._journal.envelopes
-        self.people: dict[str, User] = {}
-        self.channels: dict[str, Channel] = {}
-        self._other_bots: dict[str, str] = {}
+        self.people = {}
+        self.channels = {}
+        self._other_bots = {}
 
         verification = token_hex(12)
-        payloads = Payloads(self._workspace)
+        payloads = self._payloads = Payloads(self._workspace)
         self._sockets = SocketMode(self._journal, self.faults, app_id=self.app_id, speed=speed)
         self._events = Events(
             self._workspace,
             payloads,
-            self.scopes,
-            verification,
             lambda payload: self._sockets.deliver("events_api", payload),
-        )
-        self._commands = Commands(self._workspace, self._sockets, token=verification, speed=speed)
-        self._presses = Presses(
-            self._workspace, payloads, self._sockets, self._commands, token=verification, speed=speed
+            scopes=self.scopes,
+            subscriptions=self.subscriptions,
+            token=verification,
         )
         api = WebApi(self._workspace, payloads, self.scopes, bot_token=self.bot_token, app_token=self.app_token)
+        self._views = Views(api, speed=speed)
+        self._agents = Agents(api, self.subscriptions)
+        self._commands = Commands(self._workspace, self._sockets, self._views, token=verification, speed=speed)
+        self._interactions = Interactions(
+            self._workspace, payloads, self._sockets, self._commands, self._views, token=verification, speed=speed
+        )
         Chat(api)
         Streams(api, speed=speed)
         Directory(api)
@@ -98,6 +106,7 @@ class SlackSandbox:
         app.router.add_route("*", "/api/{method}", door.call)
         app.router.add_post("/commands/{key:.+}", door.respond)
         app.router.add_post("/upload/v1/{key}", self._files.receive)
+        app.router.add_get("/files-pri/{team}-{file}/{path:.*}", self._files.send)
         app.router.add_get("/link", self._sockets.handle)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
 
@@ -111,6 +120,8 @@ class SlackSandbox:
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         self._port = self._runner.addresses[0][1]
         self._files.address = f"http://127.0.0.1:{self._port}/"
+        self._payloads.files_url = f"{self._files.address}files-pri/{self.team_id}-"
+        self._commands_url = f"{self._files.address}commands/"
         self.api_url = f"{self._files.address}api/"
         self._sockets.start()
         return self
@@ -140,9 +151,24 @@ class SlackSandbox:
     def bot_user_id(self) -> str:
         return self._workspace.bot.id
 
-    def add_user(self, name: str, real_name: str | None = None) -> User:
+    def install(self, manifest: Mapping[str, Any]) -> None:
+        """Give the app what its manifest asks for, and nothing else: scopes, events, commands and shortcuts.
+
+        Raises:
+            ValueError: Slack would refuse the manifest.
+        """
+        check_manifest(manifest)
+        self.scopes.clear()
+        self.scopes.update(manifest["oauth_config"]["scopes"]["bot"])
+        self.subscriptions.clear()
+        self.subscriptions.update(manifest["settings"]["event_subscriptions"]["bot_events"])
+        features = manifest["features"]
+        shortcuts = {shortcut["callback_id"] for shortcut in features.get("shortcuts", ())}
+        self._offered = frozenset(shortcuts | {command["command"] for command in features.get("slash_commands", ())})
+
+    def add_user(self, name: str, real_name: str | None = None, *, locale: str = "en-US") -> User:
         """Add a person, who joins `general`."""
-        user = self._workspace.add_user(name, real_name or name.title())
+        user = self._workspace.add_user(name, real_name or name.title(), locale=locale)
         self.people[name] = user
         if "general" in self.channels:
             self.channels["general"].members.add(user.id)
@@ -173,95 +199,6 @@ class SlackSandbox:
             for message in self._workspace.messages(self._channel(channel))
             if (deleted or not message.deleted) and (thread_ts is None or thread_ts in (message.ts, message.thread_ts))
         ]
-
-    # What people do
-
-    async def say(
-        self,
-        user: User | str,
-        channel: Channel | str,
-        text: str,
-        *,
-        thread_ts: str | None = None,
-        files: Sequence[str] = (),
-    ) -> Message:
-        """Post as a person; `files` are the names of what comes along.
-
-        Raises:
-            ValueError: he is not in that private channel or conversation, or there is no such thread.
-        """
-        author, place = self._user(user), self._channel(channel)
-        if place.type == "channel":
-            place.members.add(author.id)
-        if author.id not in place.members:
-            raise ValueError(f"{author.name} is not in {place.name}")
-        return self._workspace.post(
-            place,
-            Content(text),
-            user=author.id,
-            thread_ts=self._root(place, thread_ts),
-            subtype="file_share" if files else None,
-            client_msg_id=str(uuid4()),
-            files=tuple(File(new_id("F"), name) for name in files),
-        )
-
-    async def edit(self, user: User | str, message: Message, text: str) -> None:
-        """Edit one's own message.
-
-        Raises:
-            ValueError: it is another's, or gone.
-        """
-        self._check_own(user, message)
-        self._workspace.update(message, Content(text), edited=True)
-
-    async def delete(self, user: User | str, message: Message) -> None:
-        """Delete one's own message.
-
-        Raises:
-            ValueError: it is another's, or gone.
-        """
-        self._check_own(user, message)
-        self._workspace.delete(message)
-
-    async def bot_says(self, name: str, channel: Channel | str, text: str, *, thread_ts: str | None = None) -> Message:
-        """Post as another app, of that name."""
-        place = self._channel(channel)
-        return self._workspace.post(
-            place,
-            Content(text),
-            bot_id=self._other_bots.setdefault(name, new_id("B")),
-            username=name,
-            subtype="bot_message",
-            thread_ts=self._root(place, thread_ts),
-        )
-
-    async def react(self, user: User | str, message: Message, reaction: str) -> None:
-        """Add an emoji, by its name, to a message."""
-        self._workspace.react(message, self._user(user).id, reaction)
-
-    async def open_home(self, user: User | str, tab: str = "messages") -> None:
-        """Open the app's home: its `home` or its `messages` tab."""
-        person = self._user(user)
-        self._events.home_opened(person, self._workspace.open_dm(person), tab)
-
-    async def command(self, user: User | str, channel: Channel | str, command: str, text: str = "") -> list[Message]:
-        """Give a slash command, and return, once it is acknowledged, what the person sees for it.
-
-        Posts to the `response_url` are appended to that same list as they come. If nobody is connected or
-        nobody acknowledges in time, it is Slackbot who answers, as in Slack.
-        """
-        return await self._commands.give(
-            self._user(user), self._channel(channel), command, text, self._files.address + "commands/"
-        )
-
-    async def press(self, user: User | str, message: Message, action_id: str) -> bool:
-        """Press a button of a message; whether the app acknowledged it in time. If it did not, the person sees a
-        warning sign beside the button.
-
-        Raises:
-            ValueError: the message has no such button.
-        """
-        return await self._presses.press(self._user(user), message, action_id, self._files.address + "commands/")
 
     # What Slack does
 
@@ -347,31 +284,6 @@ class SlackSandbox:
 
     def _open_connection(self, arguments: Arguments) -> dict[str, Any]:
         return {"url": f"ws://127.0.0.1:{self._port}/link?ticket={self._sockets.ticket()}&app_id={self.app_id}"}
-
-    def _user(self, user: User | str) -> User:
-        if isinstance(user, User):
-            return user
-        found = self.people.get(user) or self._workspace.users.get(user)
-        if found is None:
-            raise ValueError(f"there is no user {user}")
-        return found
-
-    def _channel(self, channel: Channel | str) -> Channel:
-        if isinstance(channel, Channel):
-            return channel
-        found = self.channels.get(channel.removeprefix("#")) or self._workspace.channels.get(channel)
-        if found is None:
-            raise ValueError(f"there is no channel {channel}")
-        return found
-
-    def _root(self, channel: Channel, thread_ts: str | None) -> str | None:
-        if thread_ts is not None and self._workspace.message(channel, thread_ts) is None:
-            raise ValueError(f"there is no message {thread_ts} in {channel.name}")
-        return thread_ts
-
-    def _check_own(self, user: User | str, message: Message) -> None:
-        if message.deleted or message.user != self._user(user).id:
-            raise ValueError("people edit and delete what they wrote themselves, as long as it stands")
 
 
 def _tells_of(envelope: Envelope, message: Message) -> bool:

@@ -12,6 +12,7 @@ from sandbox.slack.workspace import Channel, Message, User, Workspace
 SCOPES = frozenset(
     {
         "app_mentions:read",
+        "assistant:write",
         "channels:history",
         "channels:read",
         "chat:write",
@@ -104,6 +105,9 @@ class WebApi:
     def need(self, scope: str) -> None:
         if scope not in self._scopes:
             raise SlackError("missing_scope", needed=scope, provided=",".join(sorted(self._scopes)))
+
+    def has(self, scope: str) -> bool:
+        return scope in self._scopes
 
     def need_of(self, channel: Channel, right: str) -> None:
         """The scope that Slack has once for each kind of place: `channels:history`, `im:history` ..."""

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any, Literal
 
+from sandbox.slack.controls import controls
 from sandbox.slack.markup import Content, Task, pings, shown
+
+#: Who speaks for Slack itself.
+SLACKBOT = "USLACKBOT"
 
 ChangeKind = Literal["posted", "streamed", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
 
@@ -24,6 +28,7 @@ class User:
     name: str
     real_name: str
     is_bot: bool = False
+    locale: str = "en-US"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,11 @@ class File:
 
 @dataclass(eq=False, slots=True)
 class Channel:
-    """A place to talk: a public or private channel, or (`user` is set) the direct messages with one person."""
+    """A place to talk: a public or private channel, or (`user` is set) the direct messages with one person.
+
+    Attributes:
+        prompts: what the app suggests to say there: titles, and the messages behind them.
+    """
 
     id: str
     name: str
@@ -45,6 +54,8 @@ class Channel:
     archived: bool = False
     members: set[str] = field(default_factory=set)
     created: int = field(default_factory=lambda: int(time()))
+
+    prompts: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_dm(self) -> bool:
@@ -111,6 +122,7 @@ class Message:
         reactions: the people behind each emoji's name.
         unfurl_links, unfurl_media: as the caller asked; None where he did not say.
         stream: set if it was begun by `chat.startStream`.
+        is_tombstone: whether it stands for one that was deleted.
     """
 
     ts: str
@@ -133,6 +145,7 @@ class Message:
     unfurl_links: bool | None = None
     unfurl_media: bool | None = None
     stream: Stream | None = None
+    is_tombstone: bool = False
 
     @property
     def text(self) -> str:
@@ -155,9 +168,8 @@ class Message:
 
     @property
     def buttons(self) -> dict[str, str]:
-        """What is on its buttons, and their action ids."""
-        elements = (e for b in self.blocks or () if b["type"] == "actions" for e in b.get("elements", ()))
-        return {e["text"]["text"]: e["action_id"] for e in elements if e.get("type") == "button"}
+        """What is on its buttons, and what they are pressed by: see `controls`."""
+        return {control.label: control.id for control in controls(self.blocks or ())}
 
     @property
     def pings(self) -> frozenset[str]:
@@ -198,10 +210,10 @@ class Workspace:
 
     # People and places
 
-    def add_user(self, name: str, real_name: str) -> User:
+    def add_user(self, name: str, real_name: str, *, locale: str = "en-US") -> User:
         if self.user_named(name) is not None:
             raise ValueError(f"there is a user named {name} already")
-        user = User(new_id("U"), name, real_name)
+        user = User(new_id("U"), name, real_name, locale=locale)
         self.users[user.id] = user
         return user
 
@@ -297,8 +309,13 @@ class Workspace:
         self._tell(Change("streamed", message))
 
     def delete(self, message: Message) -> None:
+        """Delete a message. Slack: where replies hang on it, a word in its place says so."""
+        if len(self.thread(message.channel, message.ts)) > 1 and not message.is_reply and message.ephemeral_to is None:
+            message.is_tombstone = True
+            message.user, message.subtype, message.files = SLACKBOT, "tombstone", ()
+            return self.update(message, Content("This message was deleted."), edited=False)
         message.deleted = True
-        self._tell(Change("deleted", message))
+        return self._tell(Change("deleted", message))
 
     def react(self, message: Message, user: str, reaction: str) -> bool:
         """Add a reaction; False if that person had reacted so already."""

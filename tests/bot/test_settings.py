@@ -41,6 +41,7 @@ def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
         ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
         ({"AGENT_NAME": "two words", "TURN_SECONDS": "soon"}, ["AGENT_NAME:", "TURN_SECONDS:"]),
         ({"CATCH_UP_HOURS": "48", "TURNS_KEPT_DAYS": "2"}, ["CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS"]),
+        ({"REPLY_BUTTONS": "retry"}, ["REPLY_BUTTONS: Input should be 'regenerate' or 'feedback'"]),
         ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno's disk does not outlive a restart", "heroku addons:create"]),
     ],
 )
@@ -67,6 +68,7 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
         "DISCORD_API_URL": "https://discord.example/api/v10/ ",
         "DISCORD_GUILDS": " 1, 2 ,",
         "MODEL": " openai/m ",
+        "MODELS": " openai/n, anthropic/o ,",
     }
     for name, value in pasted.items():
         monkeypatch.setenv(name, value)
@@ -77,9 +79,19 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
     assert settings.slack.streaming == "native"
     assert (settings.discord.bot_token, settings.discord.guilds) == ("a.b.c", frozenset({1, 2}))
     assert settings.discord.api_url == "https://discord.example/api/v10"
-    assert settings.model == "openai/m"
+    assert (settings.model, settings.models) == ("openai/m", ("openai/n", "anthropic/o"))
 
 
 def test_a_platform_without_its_tokens_is_none() -> None:
     settings = configuration.load()
     assert (settings.slack, settings.discord) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "language"), [("ko", "ko"), ("de_DE:ko_KR.UTF-8:en", "ko"), ("de_DE:de", "en"), ("", "en")]
+)
+def test_a_language_may_be_said_as_other_programs_take_it(
+    monkeypatch: pytest.MonkeyPatch, said: str, language: str
+) -> None:
+    monkeypatch.setenv("LANGUAGE", said)
+    assert configuration.load().language == language

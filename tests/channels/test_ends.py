@@ -170,7 +170,7 @@ async def test_what_failed_after_a_long_text_says_so_below_its_beginning(sandbox
         (row,) = await ended(talk)
         shown = texts(talk)
         assert len(shown) == 3
-        assert shown[-1] == f"{words.IN_FILE}\n\n{words.apology(words.TOO_LONG, row.id)}"
+        assert shown[-1] == f"{words.IN_FILE}\n\n{words.ENGLISH.apology(words.TOO_LONG, row.id)}"
         assert retries(talk) == [False, False, True]
         assert len(talk.files()) == 1
 
@@ -311,7 +311,7 @@ async def test_a_database_that_fails_is_said_to_the_one_who_pressed(
         retry = talk.bot.inbox.retry
         monkeypatch.setattr(talk.bot.inbox, "retry", lost)
         await talk.press(words.RETRY)
-        await talk.sandbox.wait_for(lambda: talk.whispers() == [words.sorry(StoreError.public)])
+        await talk.sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.sorry(StoreError.public)])
         monkeypatch.setattr(talk.bot.inbox, "retry", retry)
         await talk.press(words.RETRY)
         await says(talk, "It is 42.")

@@ -9,9 +9,10 @@ from channels import words
 from channels.channel import Surface
 from channels.intake import Call, Intake
 from channels.receipts import Address, Receipts
+from core.again import Refused
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Accepted, Inbox, Refused
+from core.inbox import Accepted, Inbox
 
 MESSAGE = Inbound(
     event_key="k", session_id="s", place="p", channel="c", address={"message": "1"}, author="a", text="hi", sent_at=1.0
@@ -30,7 +31,7 @@ class Memory:
         self.tried: tuple[Accepted, Inbound] | Refused = Refused.OVER
         self.pressed: list[tuple[str, str]] = []
 
-    async def retry(self, turn_id: str, *, author: str) -> tuple[Accepted, Inbound] | Refused:
+    async def again(self, turn_id: str, *, author: str, kind: str) -> tuple[Accepted, Inbound] | Refused:
         if self.error is not None:
             raise self.error
         self.pressed.append((turn_id, author))
@@ -56,17 +57,21 @@ class Place:
         self.inbox = Memory()
         self.signs: set[Any] = set()
         self.said: list[str] = []
+        self.locale = ""
         self.error: SurfaceError | None = None
         self.answers = asyncio.Event()
         self.answers.set()
         receipts = Receipts(self._add, self._remove)
-        self.intake = Intake(cast(Inbox, self.inbox), receipts, lambda _: cast(Surface, self))
+        self.intake = Intake(cast(Inbox, self.inbox), receipts, lambda _: cast(Surface, self), self._locale)
 
     async def _add(self, address: Address) -> None:
         self.signs.add(address["message"])
 
     async def _remove(self, address: Address) -> None:
         self.signs.discard(address["message"])
+
+    async def _locale(self, _message: Inbound) -> str:
+        return self.locale
 
     async def say(self, text: str) -> None:
         await self.answers.wait()
@@ -144,17 +149,17 @@ async def test_settling_does_not_wait_longer_than_it_may(place: Place) -> None:
 
 async def test_a_press_has_a_turn_tried_again_and_says_something_only_if_it_is_not(place: Place) -> None:
     place.inbox.tried = (Accepted.NEXT, MESSAGE)
-    assert await place.intake.press("retry:t1", author="a") == ""
+    assert await place.intake.press("retry:t1", author="a", locale="") == ""
     assert (place.inbox.pressed, place.signs) == ([("t1", "a")], set())
     place.inbox.tried = (Accepted.WAITS, MESSAGE)
-    assert await place.intake.press("retry:t1", author="a") == ""
+    assert await place.intake.press("retry:t1", author="a", locale="") == ""
     await place.intake.settle(1)
     assert place.signs == {"1"}
     for tried, word in ((Refused.NOT_THEIRS, words.NOT_YOURS), (Refused.OVER, words.OVER)):
         place.inbox.tried = tried
-        assert await place.intake.press("retry:t1", author="b") == word
+        assert await place.intake.press("retry:t1", author="b", locale="") == word
     place.inbox.error = StoreError("out of reach")
-    assert await place.intake.press("retry:t1", author="a") == words.sorry(StoreError.public)
+    assert await place.intake.press("retry:t1", author="a", locale="") == words.ENGLISH.sorry(StoreError.public)
 
 
 async def test_what_is_heard_of_one_session_at_the_same_time_is_kept_in_that_order() -> None:

@@ -3,21 +3,23 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.inbound import Inbound, storable
+from core.inbound import Attachment, Inbound, storable
 
 names = st.text(max_size=20)
 values = st.recursive(st.none() | st.booleans() | st.integers() | names, lambda inner: st.lists(inner, max_size=3))
+addresses = st.dictionaries(names, values, max_size=4)
+files = st.builds(Attachment, name=names, mime_type=st.none() | names, size=st.integers(min_value=0), source=addresses)
 inbounds = st.builds(
     Inbound,
     event_key=names,
     session_id=names,
     place=names,
     channel=names,
-    address=st.dictionaries(names, values, max_size=4),
+    address=addresses,
     author=names,
     text=names,
     sent_at=st.floats(allow_nan=False, allow_infinity=False),
-    attachments=st.lists(names, max_size=3).map(tuple),
+    attachments=st.lists(files, max_size=3).map(tuple),
 )
 
 

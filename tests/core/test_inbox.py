@@ -9,9 +9,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 import core.inbox
+from core.again import Refused
 from core.errors import StoreError
-from core.inbound import Inbound
-from core.inbox import Accepted, Inbox, Refused
+from core.inbound import Attachment, Inbound
+from core.inbox import Accepted, Inbox
 from core.sessions.service import ensure_session
 from core.store.database import Database
 from core.store.schema import inbox as table
@@ -168,7 +169,8 @@ async def test_a_reset_that_is_found_when_what_was_said_after_it_has_a_turn_ends
 
 
 async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: Inbox, turns: Turns) -> None:
-    message = replace(inbound("hé 😀"), address={"channel": "C1", "deep": [1, None]}, attachments=("a.png", "b"))
+    file = Attachment("a.png", "image/png", 3, {"url": "https://a/b", "id": 1})
+    message = replace(inbound("hé 😀"), address={"channel": "C1", "deep": [1, None]}, attachments=(file,))
     await inbox.accept(message)
     (turn,) = await turns.claim(1)
     assert turn.inbound == message
@@ -196,7 +198,7 @@ async def test_a_turn_that_failed_is_tried_again_as_a_turn_of_its_own(inbox: Inb
 
 
 async def retried(inbox: Inbox, turn: Turn) -> tuple[Accepted, Inbound]:
-    tried = await inbox.retry(turn.id, author="ada")
+    tried = await inbox.again(turn.id, author="ada", kind="retry")
     assert isinstance(tried, tuple)
     return tried
 
@@ -208,7 +210,7 @@ async def test_however_often_it_is_asked_for_it_is_tried_once(inbox: Inbox, turn
     (again,) = await turns.claim(10)
     assert (await retried(inbox, failed))[0] is Accepted.KNOWN
     await done(turns, again)
-    assert await inbox.retry(failed.id, author="ada") is Refused.OVER
+    assert await inbox.again(failed.id, author="ada", kind="retry") is Refused.OVER
 
 
 async def test_a_press_waits_for_the_database_and_a_message_does_not(
@@ -237,7 +239,7 @@ async def test_what_is_tried_again_waits_behind_what_was_said_before(inbox: Inbo
 
 async def test_only_the_author_may_have_it_tried_again(inbox: Inbox, turns: Turns) -> None:
     failed = await failed_turn(inbox, turns)
-    assert await inbox.retry(failed.id, author="grace") is Refused.NOT_THEIRS
+    assert await inbox.again(failed.id, author="grace", kind="retry") is Refused.NOT_THEIRS
     assert await turns.claim(10) == []
 
 
@@ -248,7 +250,7 @@ async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: Inbox
     await done(turns, answered)
     await inbox.reset(inbound("reset"))
     for turn_id in (failed.id, answered.id, "nothing"):
-        assert await inbox.retry(turn_id, author="ada") is Refused.OVER
+        assert await inbox.again(turn_id, author="ada", kind="retry") is Refused.OVER
 
 
 async def test_a_reset_drops_a_retry_that_waits(inbox: Inbox, turns: Turns) -> None:

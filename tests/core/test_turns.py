@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
 
+from core.again import Refused
 from core.errors import StoreError, TurnLostError
 from core.inbound import Inbound
-from core.inbox import Inbox, Refused
+from core.inbox import Inbox
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
@@ -144,8 +145,8 @@ async def test_a_retry_is_a_turn_of_its_own_and_answers_what_the_failed_one_did(
         await inbox.accept(message)
     (failed,) = await turns.claim(1)
     await turns.end(failed, "failed", error="why")
-    assert await inbox.retry(failed.id, author="eve") is Refused.NOT_THEIRS
-    await inbox.retry(failed.id, author="bob")
+    assert await inbox.again(failed.id, author="eve", kind="retry") is Refused.NOT_THEIRS
+    await inbox.again(failed.id, author="bob", kind="retry")
     await inbox.accept(inbound("meanwhile", sent_at=time.time() + 1))
     (retry,) = await turns.claim(10)
     assert (retry.kind, retry.origin, retry.messages) == ("retry", failed.id, tuple(said))
@@ -223,7 +224,7 @@ async def test_a_reset_forgets_what_was_said_when_the_turn_that_answered_it_has_
     await inbox.accept(inbound())
     (failed,) = await turns.claim(1)
     await turns.end(failed, "failed")
-    await inbox.retry(failed.id, author="ada")
+    await inbox.again(failed.id, author="ada", kind="retry")
     await turns.claim(1)
     await inbox.reset(inbound("reset"))
     new = await successor(database, turns)

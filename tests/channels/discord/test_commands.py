@@ -76,7 +76,7 @@ async def test_a_database_that_fails_is_told_to_who_asked(
 
     monkeypatch.setattr(Inbox, "is_session", failing)
     async with running(server, tmp_path, echo) as bot:
-        await reset(bot, "ada", "general", words.sorry(StoreError.public))
+        await reset(bot, "ada", "general", words.ENGLISH.sorry(StoreError.public))
 
 
 async def test_what_could_not_be_acknowledged_or_confirmed_is_done_nevertheless(

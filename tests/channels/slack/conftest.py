@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES
 from channels.slack import socket
-from channels.slack.channel import SlackChannel, SlackSettings, client
+from channels.slack.channel import SlackChannel
+from channels.slack.login import PROMPTS, SlackSettings, client
+from channels.slack.manifest import manifest
 from channels.slack.streams import Streaming
 from sandbox.slack import Message, SlackSandbox
 from tests.channels.wiring import BOUNDS, Core, Wired, core_of
@@ -20,7 +23,9 @@ from tests.channels.wiring import BOUNDS, Core, Wired, core_of
 
 @pytest.fixture
 async def slack() -> AsyncIterator[SlackSandbox]:
+    """One in which the app has what its manifest asks for, and nothing else."""
     async with SlackSandbox() as sandbox:
+        sandbox.install(manifest(prompts=PROMPTS))
         yield sandbox
 
 
@@ -82,9 +87,10 @@ async def running(
     connect: bool = True,
     streaming: Streaming = "edit",
     bounds: Bounds = BOUNDS,
+    **more: Any,
 ) -> AsyncIterator[Bot]:
     async with core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages) as core:
-        settings = settings_of(slack, streaming)
+        settings = replace(settings_of(slack, streaming), **more)
         channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.inbox, core.places, bounds)
         bot = Bot(slack, channel, core)
         work = asyncio.create_task(bot.worker.run())
@@ -97,3 +103,4 @@ async def running(
             await bot.channel.stop()
             await bot.worker.stop(5)
             await asyncio.wait_for(work, 5)
+            await channel.aclose()

@@ -4,6 +4,7 @@ import pytest
 
 from channels.intake import Call
 from channels.slack.hearing import hear
+from core.inbound import Attachment
 
 BOT = "UBOT"
 _SAID = {"type": "message", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "100.000200", "text": "hi"}
@@ -122,9 +123,15 @@ def test_only_who_calls_the_bot_may_start_over() -> None:
     assert not call(**FOLLOW_UP, text="reset").is_reset
 
 
-def test_files_are_told_by_name() -> None:
-    files = [{"id": "F1", "name": "plan.pdf"}, {"id": "F2"}, {}]
-    assert call(**DIRECT, subtype="file_share", files=files).inbound.attachments == ("plan.pdf", "F2", "a file")
+def test_of_a_file_it_is_kept_what_it_is_and_where_its_bytes_are() -> None:
+    there = {"id": "F1", "url_private_download": "https://files.slack.com/F1"}
+    hidden = {"id": "F2", "file_access": "check_file_info"}
+    files = [{**there, "name": "plan.pdf", "mimetype": "application/pdf", "size": 9, "mode": "hosted"}, hidden, {}]
+    assert call(**DIRECT, subtype="file_share", files=files).inbound.attachments == (
+        Attachment("plan.pdf", "application/pdf", 9, there),
+        Attachment("F2", None, 0, hidden),
+        Attachment("a file", None, 0, {}),
+    )
 
 
 def test_what_no_database_takes_is_not_kept() -> None:

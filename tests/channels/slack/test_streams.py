@@ -16,7 +16,7 @@ from channels.slack.api import SlackApi
 from channels.slack.reactions import receipts
 from channels.slack.streams import MOST_BYTES, Card, Streaming, Streams, StreamSurface
 from channels.slack.surface import LIMITS, SlackSurface
-from channels.words import PLACEHOLDER, using
+from channels.words import ENGLISH, PLACEHOLDER
 from sandbox.models import Say
 from sandbox.slack import Message, SlackSandbox
 from tests.channels.slack.conftest import running
@@ -141,10 +141,10 @@ async def test_a_reply_grows_by_appends_and_ends_as_its_text_alone(on: Streamed)
 
 async def test_tools_are_tasks_and_stay_above_an_answer_that_needs_no_edit(on: Streamed) -> None:
     await on.begin()
-    await on.show("", status=using("search_web"))
-    await on.show("", status=using("search_web"), waited=" (15 s)")
+    await on.show("", status=ENGLISH.using("search_web"))
+    await on.show("", status=ENGLISH.using("search_web"), waited=" (15 s)")
     assert on.tasks == [("Using search web… (15 s)", "in_progress")]
-    await on.show("", status=using("read"))
+    await on.show("", status=ENGLISH.using("read"))
     await on.show("Found")
     assert on.tasks == [("Using search web", "complete"), ("Using read", "complete")]
     await on.end("Found it.")
@@ -261,7 +261,7 @@ async def test_a_stream_that_nears_its_end_is_stopped_though_nothing_is_new(
 async def test_a_stream_full_of_tasks_is_stopped_before_slack_refuses_more(on: Streamed) -> None:
     await on.begin()
     for number in range(60):
-        await on.show("", status=using(f"tool_{number}_{'x' * 100}"))
+        await on.show("", status=ENGLISH.using(f"tool_{number}_{'x' * 100}"))
     assert "update" in on.calls()
     assert not [call for call in on.slack.calls if call.error]
     await on.end("done")
@@ -523,7 +523,7 @@ async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSandbox, tm
 
 def test_a_card_that_is_a_placeholder_becomes_the_first_tools() -> None:
     card, begun = Card().turned("", "", is_silent=True)
-    card, renamed = card.turned(using("search"), "", is_silent=True)
+    card, renamed = card.turned(ENGLISH.using("search"), "", is_silent=True)
     card, ended = card.turned("", "", is_silent=True)
     assert [(chunk["id"], chunk["title"], chunk["status"]) for chunk in [*begun, *renamed, *ended]] == [
         ("1", "…", "in_progress"),

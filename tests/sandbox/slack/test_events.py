@@ -92,3 +92,42 @@ async def test_nothing_is_told_of_places_without_the_bot_nor_of_ephemeral_messag
     general, ada = connected.channels["general"].id, connected.people["ada"].id
     await client_of(connected).chat_postEphemeral(channel=general, user=ada, text="psst")
     await events(connected, 0)
+
+
+async def test_a_deleted_message_with_replies_becomes_a_tombstone(connected: SlackSandbox) -> None:
+    root = await connected.say("ada", "general", "hello")
+    await connected.say("grace", "general", "hi", thread_ts=root.ts)
+    await connected.delete("ada", root)
+    changed = (await events(connected, 3))[-1]
+    assert (changed["subtype"], changed["message"]["subtype"]) == ("message_changed", "tombstone")
+    assert (changed["message"]["ts"], changed["previous_message"]["text"]) == (root.ts, "hello")
+    assert [message.text for message in connected.messages("general")] == ["This message was deleted.", "hi"]
+
+
+async def test_an_app_is_told_what_its_manifest_asks_for(connected: SlackSandbox) -> None:
+    events_, commands = ["app_mention"], [{"command": "/reset"}]
+    connected.install(
+        {
+            "oauth_config": {"scopes": {"bot": ["app_mentions:read", "channels:history"]}},
+            "settings": {"event_subscriptions": {"bot_events": events_}},
+            "features": {"slash_commands": commands},
+        }
+    )
+    await connected.open_home("ada")
+    await connected.say("ada", "general", f"<@{connected.bot_user_id}> hi")
+    await connected.wait_for(lambda: connected.envelopes)
+    assert [envelope.payload["event"]["type"] for envelope in connected.envelopes] == ["app_mention"]
+    with pytest.raises(ValueError, match="installed without /help"):
+        await connected.command("ada", "general", "/help")
+
+
+async def test_a_manifest_that_slack_would_refuse_is_refused(slack: SlackSandbox) -> None:
+    manifest = {
+        "oauth_config": {"scopes": {"bot": ["app_mentions:read"]}},
+        "settings": {"event_subscriptions": {"bot_events": ["message.im", "message.nowhere"]}},
+        "features": {"slash_commands": [{"command": "/status"}], "agent_view": {"agent_description": "x" * 301}},
+    }
+    with pytest.raises(ValueError, match="/status: the slash command has an invalid name") as refused:
+        slack.install(manifest)
+    for fault in ("agent_description", "assistant:write", "message.im needs im:history", "message.nowhere"):
+        assert fault in str(refused.value)

@@ -14,6 +14,9 @@ Where the samples are narrower than Slack, they are read so:
 - an empty object or list in a sample may hold anything (`metadata.event_payload`, `team.icon`);
 - `warning`, `response_metadata`, `needed` and `provided` may stand in any answer, as Slack's Web API page has it;
 - `unknown_method` is answered by no method, so there is no sample of it.
+
+`agents.sessions.*`, `agent_session_stopped` and `context_actions` are younger than the samples: what Slack's own pages
+show of them stands here.
 """
 
 import json
@@ -29,7 +32,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from sandbox.slack import Envelope, SlackSandbox
+from sandbox.slack import Envelope, File, SlackSandbox
 from tests.sandbox.slack.conftest import Connect, client_of
 
 _SHAPES = os.environ.get("PLATFORM_SHAPES")
@@ -53,13 +56,55 @@ _EVENTS = {
     ("app_mention", "bot_message"): "AppMention",
     ("app_mention", "file_share"): "AppMention",
     ("app_home_opened", None): "AppHomeOpened",
+    ("agent_session_stopped", None): "AppHomeOpened",
 }
+_STOPPED = {
+    "type": "agent_session_stopped",
+    "channel": "",
+    "thread_ts": "",
+    "user": "",
+    "event_ts": "",
+    "streaming_message_ts": [""],
+}
+_INTERACTIONS = {
+    "block_actions": "interactive-components/BlockAction",
+    "message_action": "interactive-components/MessageShortcut",
+    "view_submission": "views/ViewSubmission",
+}
+_SESSION = {"status": "", "agent_status": "", "title": ""}
 BLOCKS: list[dict[str, Any]] = [
     {"type": "header", "text": {"type": "plain_text", "text": "Title"}},
     {"type": "section", "text": {"type": "mrkdwn", "text": "*hi*"}},
     {"type": "divider"},
     {"type": "context", "elements": [{"type": "mrkdwn", "text": "small"}]},
 ]
+PLAIN: dict[str, Any] = {"type": "plain_text", "text": "Yes"}
+FEEDBACK = {
+    "type": "feedback_buttons",
+    "action_id": "feedback",
+    "positive_button": {"text": PLAIN, "value": "good", "accessibility_label": "Good"},
+    "negative_button": {"text": PLAIN, "value": "bad"},
+}
+SELECT = {
+    "type": "static_select",
+    "action_id": "which",
+    "placeholder": PLAIN,
+    "options": [{"text": PLAIN, "value": "one"}],
+}
+PRESSED: list[dict[str, Any]] = [
+    {"type": "actions", "elements": [{"type": "button", "action_id": "yes", "value": "1", "text": PLAIN}, SELECT]},
+    {"type": "context_actions", "elements": [FEEDBACK]},
+]
+ASKED = {"type": "plain_text_input", "action_id": "question", "multiline": True}
+MODAL: dict[str, Any] = {
+    "type": "modal",
+    "callback_id": "asked",
+    "title": PLAIN,
+    "submit": PLAIN,
+    "close": PLAIN,
+    "private_metadata": "{}",
+    "blocks": [BLOCKS[1], {"type": "input", "block_id": "asking", "label": PLAIN, "element": ASKED}],
+}
 
 
 def sample(name: str) -> Any:
@@ -92,6 +137,10 @@ def block_kinds() -> dict[str, Any]:
 
     collect(sample("api/chat.postMessage")["message"]["blocks"])
     collect(sample("events/MessagePayload")["event"]["blocks"])
+    collect(sample("api/views.open")["view"]["blocks"])
+    kinds["feedback_button"] = kinds["button"]
+    kinds["context_actions"] = {"type": "", "elements": [], "block_id": ""}
+    kinds["feedback_buttons"] = {"type": "", "action_id": "", "positive_button": {}, "negative_button": {}}
     kinds["mrkdwn"] = kinds["plain_text"]
     kinds["header"] = {"type": "", "text": {}, "block_id": ""}
     return kinds
@@ -110,10 +159,12 @@ def faults_of_block(value: Any, path: str) -> Iterator[str]:
             elif name not in shape:
                 yield f"{here} is not known"
             else:
-                yield from faults(part, shape[name], here)
+                yield from faults([part] if isinstance(inner, list) else part, shape[name], here)
 
 
 def sample_of_method(method: str) -> Any:
+    if method.startswith("agents.sessions"):
+        return _SESSION | _ANY_ANSWER
     shape = merged(sample(f"api/{method}"), _ANY_ANSWER)
     if method in ("conversations.info", "conversations.open"):
         known = [*sample("api/conversations.list")["channels"], sample("api/conversations.info")["channel"]]
@@ -126,7 +177,8 @@ def sample_of_method(method: str) -> Any:
 
 
 def sample_of_event(event: dict[str, Any]) -> Any:
-    return sample(f"events/{_EVENTS[event['type'], event.get('subtype')]}Payload")
+    shape = sample(f"events/{_EVENTS[event['type'], event.get('subtype')]}Payload")
+    return shape | {"event": _STOPPED} if event["type"] == "agent_session_stopped" else shape
 
 
 def faults(value: Any, shape: Any, path: str) -> Iterator[str]:
@@ -155,9 +207,12 @@ def faults_of_envelope(envelope: Envelope) -> Iterator[str]:
         shape = sample("app-backend/slash-commands/SlashCommandPayload")
         yield from faults(envelope.payload, shape, "slash command")
     elif envelope.type == "interactive":
-        shape = sample("app-backend/interactive-components/BlockActionPayload")
-        shape["message"] = merged(shape["message"], sample("events/MessagePayload")["event"])
-        yield from faults(envelope.payload, shape, "press")
+        shape = sample(f"app-backend/{_INTERACTIONS[envelope.payload['type']]}Payload")
+        if "message" in shape:
+            shape["message"] = merged(shape["message"], sample("events/MessagePayload")["event"])
+        if "view" in shape:
+            shape["view"] = merged(shape["view"], sample("api/views.open")["view"])
+        yield from faults(envelope.payload, shape, envelope.payload["type"])
     else:
         event = envelope.payload["event"]
         yield from faults(envelope.payload, sample_of_event(event), f"{event['type']}/{event.get('subtype')}")
@@ -201,6 +256,15 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
     await client.conversations_history(channel=general, limit=1, include_all_metadata=True)
     await client.conversations_history(channel=general)
     await client.reactions_remove(channel=general, timestamp=ts, name="eyes")
+    await client.users_info(user=ada.id, include_locale=True)
+    direct = slack.open_dm("ada")
+    prompts = [{"title": "Hello", "message": "Say hello"}]
+    await client.assistant_threads_setSuggestedPrompts(channel_id=direct.id, title="Try", prompts=prompts)
+    await client.agents_sessions_setStatus(channel_id=general, thread_ts=question.ts, status="processing", title="Hi")
+    await client.agents_sessions_rename(channel_id=general, thread_ts=question.ts, title="Hello")
+    shared = await slack.say("ada", "general", "a file", files=[File("F1", "a.png", b"png")])
+    await client.files_info(file=shared.files[0].id)
+    await refused(client.views_open(trigger_id="1.2.3", view=MODAL))
     await client.chat_delete(channel=general, ts=ts)
 
     await client.files_upload_v2(channel=general, thread_ts=question.ts, filename="a.md", content="# A")
@@ -239,20 +303,30 @@ async def walk_through_the_events(slack: SlackSandbox) -> None:
             await slack.delete("ada", reply)
             with_file = await slack.say("ada", channel, text, thread_ts=root.ts, files=["a.png"])
             await slack.delete("ada", with_file)
+            await slack.delete("ada", root)
             await slack.bot_says("robot", channel, text)
-            await slack.bot_says("robot", channel, text, thread_ts=root.ts)
+            answered = await slack.say("ada", channel, text)
+            await slack.bot_says("robot", channel, text, thread_ts=answered.ts)
+            await slack.delete("ada", answered)
     await slack.open_home("ada")
     await slack.open_home("ada", "home")
 
 
 async def walk_through_the_presses(slack: SlackSandbox, client: AsyncWebClient) -> None:
-    button = {"type": "button", "action_id": "yes", "value": "1", "text": {"type": "plain_text", "text": "Yes"}}
     for place in (slack.channels["general"], slack.open_dm("ada")):
         root = await slack.say("ada", place, "hello")
         for thread in (None, root.ts):
-            blocks = [{"type": "actions", "elements": [button]}]
-            await client.chat_postMessage(channel=place.id, text="?", blocks=blocks, thread_ts=thread)
-            assert await slack.press("ada", slack.messages(place)[-1], "yes")
+            await client.chat_postMessage(channel=place.id, text="?", blocks=PRESSED, thread_ts=thread)
+            for id_ in ("yes", "good", "one"):
+                assert await slack.press("ada", slack.messages(place)[-1], id_)
+        said: dict[str, Any] = {"channel": place.id, "user": slack.people["ada"].id, "text": "?", "blocks": PRESSED}
+        await client.chat_postEphemeral(**said)
+        assert await slack.press("ada", slack.messages(place)[-1], "yes")
+        assert await slack.shortcut("ada", root, "open")
+        await slack.wait_for(lambda: slack.modals("ada"))
+        assert await slack.submit(slack.modals("ada")[0], question="why?")
+        await client.agents_sessions_setStatus(channel_id=place.id, thread_ts=root.ts, status="processing")
+        await slack.stop("ada", root)
 
 
 async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect) -> None:
@@ -261,7 +335,7 @@ async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect)
 
         async def hear() -> None: ...
 
-        for kind in ("message", "app_mention", "app_home_opened"):
+        for kind in ("message", "app_mention", "app_home_opened", "agent_session_stopped"):
             app.event(kind)(hear)
 
         @app.command("/reset")
@@ -272,7 +346,15 @@ async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect)
         await walk_through_the_events(slack)
         await slack.command("ada", "general", "/reset", "now")
         await slack.command("ada", slack.open_dm("ada"), "/reset")
-        app.action("yes")(reset)
+        for action in ("yes", "feedback", "which"):
+            app.action(action)(reset)
+
+        @app.shortcut("open")
+        async def ask(ack: Any, client: AsyncWebClient, body: dict[str, Any]) -> None:
+            await ack()
+            await client.views_open(trigger_id=body["trigger_id"], view=MODAL)
+
+        app.view("asked")(reset)
         await walk_through_the_presses(slack, client)
         await walk_through_the_api(slack, client)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
@@ -280,7 +362,7 @@ async def test_every_answer_event_and_command_has_slacks_shape(connect: Connect)
         found = {
             fault
             for call in slack.calls
-            if call.method != "upload"
+            if call.method not in ("upload", "download")
             for fault in faults(call.reply, sample_of_method(call.method), call.method)
         } | {fault for envelope in slack.envelopes for fault in faults_of_envelope(envelope)}
         assert sorted(found) == []

@@ -5,7 +5,7 @@ import json
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from sandbox.slack import SlackSandbox
+from sandbox.slack import File, SlackSandbox
 from tests.sandbox.slack.conftest import refusal
 
 
@@ -48,3 +48,25 @@ async def test_files_need_their_scope(slack: SlackSandbox, client: AsyncWebClien
     slack.scopes.discard("files:write")
     body = await refusal(client.files_getUploadURLExternal(filename="a.md", length=3))
     assert (body["error"], body["needed"]) == ("missing_scope", "files:write")
+
+
+async def test_a_persons_file_is_had_with_the_token_and_else_there_is_a_page_to_log_in(
+    slack: SlackSandbox, client: AsyncWebClient
+) -> None:
+    sent = await slack.say("ada", "general", "look", files=[File("F1", "plan.txt", b"first this")])
+    told = (await client.files_info(file="F1"))["file"]
+    assert (told["name"], told["size"], told["mimetype"]) == ("plan.txt", 10, "text/plain")
+    assert sent.files[0].data == b"first this"
+
+    async def fetched(token: str) -> tuple[str, bytes]:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(told["url_private_download"], headers=headers) as got,
+        ):
+            return got.content_type, await got.read()
+
+    assert await fetched(slack.bot_token) == ("text/plain", b"first this")
+    assert (await fetched("xoxb-wrong"))[0] == "text/html"
+    slack.scopes.discard("files:read")
+    assert (await fetched(slack.bot_token))[1].startswith(b"<!DOCTYPE html>")

@@ -33,6 +33,8 @@ def upgrade() -> None:
         sa.Column("inbound", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("sent_at", sa.Double(), nullable=False),
         sa.Column("accepted_at", sa.Double(), nullable=False),
+        sa.Column("kind", sa.Text(), server_default="message", nullable=False),
+        sa.Column("revised", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("parent", sa.Text(), nullable=True),
         sa.Column("turn", sa.Text(), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),
@@ -40,6 +42,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("event_key", name=op.f("uq_inbox_event_key")),
     )
     op.create_index("ix_inbox_place_author", "inbox", ["place", "author", "sent_at"], unique=False)
+    op.create_index("ix_inbox_session", "inbox", ["session", "sent_at"], unique=False)
     op.create_index("ix_inbox_turn", "inbox", ["turn"], unique=False)
     op.create_index("ix_inbox_accepted_at", "inbox", ["accepted_at"], unique=False)
     op.create_index(
@@ -85,6 +88,8 @@ def upgrade() -> None:
         sa.Column("generation", sa.Integer(), server_default="1", nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("updated_at", sa.Double(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=True),
+        sa.Column("muted", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
     )
     op.create_index("ix_sessions_app_user_id", "sessions", ["app", "user_id"], unique=False)
@@ -119,6 +124,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.Text(), server_default="message", nullable=False),
         sa.Column("parent", sa.Text(), nullable=True),
         sa.Column("origin", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=True),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("attempt", sa.Integer(), server_default="1", nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
@@ -141,6 +147,15 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_turns_session"), "turns", ["session"], unique=False)
     op.create_index("ix_turns_finished_at", "turns", ["finished_at"], unique=False)
+    op.create_table(
+        "feedback",
+        sa.Column("turn", sa.Text(), nullable=False),
+        sa.Column("author", sa.Text(), nullable=False),
+        sa.Column("verdict", sa.Text(), nullable=False),
+        sa.Column("given_at", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(["turn"], ["turns.id"], name=op.f("fk_feedback_turn_turns"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("turn", "author", name=op.f("pk_feedback")),
+    )
     op.create_table(
         "pulse",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),

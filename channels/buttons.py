@@ -1,0 +1,48 @@
+"""The buttons under a reply: what is written on each, and what a press of it is known by."""
+
+from collections.abc import Collection, Mapping
+from typing import Literal, get_args
+
+from channels import words
+from channels.channel import Button, Style
+from channels.words import Words
+
+#: What a press asks for.
+Wish = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
+
+#: What may stand under an answer that has come to its end.
+Extra = Literal["regenerate", "feedback"]
+EXTRAS: frozenset[Extra] = frozenset(get_args(Extra))
+
+_LABELS: Mapping[Wish, str] = {
+    "retry": words.RETRY,
+    "regenerate": words.REGENERATE,
+    "revise": words.REVISE,
+    "stop": words.STOP,
+    "good": words.GOOD,
+    "bad": words.BAD,
+}
+_STYLES: Mapping[Wish, Style] = {"revise": "primary"}
+
+
+def button(wish: Wish, turn_id: str, say: Words) -> Button:
+    return Button(f"{wish}:{turn_id}", say(_LABELS[wish]), _STYLES.get(wish, ""))
+
+
+def under_answer(turn_id: str, say: Words, extras: Collection[Extra], *, is_revised: bool = False) -> list[Button]:
+    """The buttons under an answer that has come to its end.
+
+    Args:
+        is_revised: whether what it answers was edited since; then that is answered, and not the same once more.
+    """
+    wishes: list[Wish] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
+    if "feedback" in extras:
+        wishes += ["good", "bad"]
+    return [button(wish, turn_id, say) for wish in wishes]
+
+
+def wished(button_id: str) -> tuple[Wish, str] | None:
+    """What a press asks for, and of which turn; nothing if the button is none of these."""
+    name, _, turn_id = button_id.partition(":")
+    wish = next((wish for wish in _LABELS if wish == name), None)
+    return (wish, turn_id) if wish and turn_id else None

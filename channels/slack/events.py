@@ -1,0 +1,19 @@
+"""The events of Slack that the bot asks for: what it does with each is in `channels.slack.channel`."""
+
+#: Slack's own button to stop was pressed.
+STOPPED = "agent_session_stopped"
+
+#: Somebody opens the messages with the bot.
+OPENED = "app_home_opened"
+
+EVENTS = frozenset(
+    {
+        "app_mention",
+        "message.channels",
+        "message.groups",
+        "message.im",
+        "message.mpim",
+        OPENED,
+        STOPPED,
+    }
+)

@@ -1,0 +1,57 @@
+"""The manifest: what a workspace is asked for when the app is made. No more than the code needs, and no less.
+
+Slack: docs.slack.dev/reference/app-manifest.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from channels.slack.commands import COMMANDS
+from channels.slack.events import EVENTS
+from channels.slack.login import SCOPES
+from channels.slack.shortcuts import ABOUT, SHORTCUTS
+
+NAME = "Parley"
+ABOUT_APP = "An agent that answers in threads and direct messages."
+
+
+def manifest(*, prompts: Sequence[str]) -> dict[str, Any]:
+    """What the app is made from.
+
+    Args:
+        prompts: what is suggested to say to the bot.
+    """
+    suggested = [{"title": prompt, "message": prompt} for prompt in prompts]
+    return {
+        "display_information": {"name": NAME, "description": ABOUT_APP},
+        "features": {
+            "agent_view": {"agent_description": ABOUT_APP, **({"suggested_prompts": suggested} if suggested else {})},
+            "app_home": {
+                "home_tab_enabled": False,
+                "messages_tab_enabled": True,
+                "messages_tab_read_only_enabled": False,
+            },
+            "bot_user": {"display_name": NAME, "always_online": True},
+            "shortcuts": [
+                {"name": name, "type": "message", "callback_id": id_, "description": ABOUT[id_]}
+                for id_, name in SHORTCUTS.items()
+            ],
+            "slash_commands": [
+                {
+                    "command": written,
+                    "description": command.about,
+                    **({"usage_hint": command.hint} if command.hint else {}),
+                    "should_escape": False,
+                }
+                for written, command in COMMANDS.items()
+            ],
+        },
+        "oauth_config": {"scopes": {"bot": sorted(SCOPES)}},
+        "settings": {
+            "event_subscriptions": {"bot_events": sorted(EVENTS)},
+            "interactivity": {"is_enabled": True},
+            "org_deploy_enabled": False,
+            "socket_mode_enabled": True,
+            "token_rotation_enabled": False,
+        },
+    }

@@ -1,0 +1,97 @@
+"""What Slack shows of a conversation with an agent: whether something is being done there, and what it is about.
+
+Slack: docs.slack.dev/ai/agent-sessions. While a session is `processing`, Slack shows so beside its own button to stop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from channels.budget import Budget
+from channels.calls import RefusedError
+from channels.channel import Priority
+from channels.slack.api import SlackApi
+from channels.slack.tiers import TIER_3
+from core.errors import SurfaceError
+
+log = logging.getLogger(__name__)
+
+#: Seconds for which nothing is told where Slack has refused it: the app is no agent there.
+RESPITE = 600.0
+
+
+class Sessions:
+    """Tells Slack when a reply is begun in a thread and when it has ended; nobody waits for it.
+
+    That it has begun is told only if there is a call to spare, and another one for the end.
+    """
+
+    def __init__(self, api: SlackApi) -> None:
+        self._api = api
+        self._refused: dict[str, float] = {}
+        self._telling: dict[tuple[str, str], asyncio.Task[None]] = {}  # by thread, the latest
+
+    @contextmanager
+    def busy(self, address: Mapping[str, Any], was_begun: Callable[[], bool]) -> Iterator[None]:
+        """Something is being done in the thread of this address, for as long as this is entered.
+
+        Args:
+            was_begun: whether another process may have told that it was begun; then its end is told in any case.
+        """
+        team = str(address["team"])
+        budget = self._api.budget(("agents.sessions.setStatus", team), TIER_3)
+        if not address["thread_ts"] or _now() < self._refused.get(team, 0.0):
+            yield
+            return
+        with ExitStack() as kept:
+            is_told = budget.can_spare(2) and budget.try_admit(Priority.LOOK)
+            if is_told:
+                kept.enter_context(budget.kept())
+                self._tell(address, "processing", budget, is_admitted=True)
+            try:
+                yield
+            finally:
+                if is_told or was_begun():
+                    self._tell(address, "active", budget, is_admitted=False)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for what is being told, but no longer than so many seconds."""
+        if self._telling:
+            await asyncio.wait(self._telling.values(), timeout=seconds)
+
+    def _tell(self, address: Mapping[str, Any], status: str, budget: Budget, *, is_admitted: bool) -> None:
+        """Tell it behind what is being told of that thread."""
+        thread = str(address["channel"]), str(address["thread_ts"])
+        set_ = partial(self._set, address, status, budget, is_admitted=is_admitted)
+        task = asyncio.create_task(_behind(self._telling.get(thread), set_), name=f"session {status}")
+        self._telling[thread] = task
+        task.add_done_callback(partial(self._told, thread))
+
+    def _told(self, thread: tuple[str, str], task: asyncio.Task[None]) -> None:
+        if self._telling.get(thread) is task:
+            del self._telling[thread]
+
+    async def _set(self, address: Mapping[str, Any], status: str, budget: Budget, *, is_admitted: bool) -> None:
+        about = {"channel_id": address["channel"], "thread_ts": address["thread_ts"], "status": status}
+        if title := address.get("title"):  # Slack: it is of use to a session that is not there yet
+            about["title"] = title
+        try:
+            await self._api.call("agents.sessions.setStatus", about, budget, is_admitted=is_admitted)
+        except RefusedError as refusal:
+            log.warning("%s; for a while, Slack is not told where I am at work", refusal)
+            self._refused[str(address["team"])] = _now() + RESPITE
+        except SurfaceError as error:
+            log.warning("Slack does not know where I am at work: %s", error)
+
+
+async def _behind(other: asyncio.Task[None] | None, work: Callable[[], Awaitable[None]]) -> None:
+    if other is not None:
+        await asyncio.wait([other])
+    await work()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

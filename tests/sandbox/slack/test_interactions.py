@@ -1,0 +1,161 @@
+"""Buttons through Bolt."""
+
+from typing import Any
+
+import pytest
+from slack_bolt.async_app import AsyncApp
+
+from sandbox.slack import Message, SlackSandbox
+from tests.sandbox.slack.conftest import Connect, client_of, refusal
+
+BUTTON = {"type": "button", "action_id": "again", "value": "7", "text": {"type": "plain_text", "text": "Again"}}
+
+
+async def asking(slack: SlackSandbox) -> Message:
+    blocks: list[dict[str, Any]] = [
+        {"type": "section", "text": {"type": "mrkdwn", "text": "It failed."}},
+        {"type": "actions", "elements": [BUTTON]},
+    ]
+    await client_of(slack).chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
+    return slack.messages("general")[-1]
+
+
+async def test_a_press_tells_who_where_and_which(slack: SlackSandbox, connect: Connect) -> None:
+    app, presses = AsyncApp(client=client_of(slack)), list[dict[str, Any]]()
+
+    @app.action("again")
+    async def again(ack: Any, body: dict[str, Any], respond: Any) -> None:
+        await ack()
+        presses.append(body)
+        await respond("On it.", replace_original=False)
+
+    await connect(slack, app)
+    message = await asking(slack)
+    assert (message.text, message.buttons) == ("It failed.", {"Again": "again"})
+    assert await slack.press("ada", message, "again")
+    await slack.wait_for(lambda: len(slack.messages("general")) == 2)
+    (body,) = presses
+    assert (body["user"]["name"], body["container"]["message_ts"]) == ("ada", message.ts)
+    assert (body["actions"][0]["action_id"], body["actions"][0]["value"]) == ("again", "7")
+    assert slack.messages("general")[-1].ephemeral_to == slack.people["ada"].id
+
+
+async def test_nobody_hears_a_press_or_nobody_acknowledges_it(fast: SlackSandbox, connect: Connect) -> None:
+    message = await asking(fast)
+    assert not await fast.press("ada", message, "again")
+    await connect(fast, AsyncApp(client=client_of(fast)))
+    assert not await fast.press("ada", message, "again")
+    assert [e.type for e in fast.envelopes].count("interactive") == 1  # it does not come again
+
+
+async def test_only_a_button_that_is_there_can_be_pressed(slack: SlackSandbox) -> None:
+    message = await asking(slack)
+    with pytest.raises(ValueError, match="no button"):
+        await slack.press("ada", message, "other")
+
+
+PLAIN: dict[str, Any] = {"type": "plain_text", "text": "👍"}
+BOTH = {"positive_button": {"text": PLAIN, "value": "good"}, "negative_button": {"text": PLAIN, "value": "bad"}}
+FEEDBACK = {"type": "feedback_buttons", "action_id": "feedback", **BOTH}
+SELECT = {
+    "type": "static_select",
+    "action_id": "which",
+    "options": [{"text": {"type": "plain_text", "text": name}, "value": name} for name in ("one", "two")],
+}
+
+
+async def test_of_two_feedback_buttons_and_of_options_the_value_tells_which(
+    slack: SlackSandbox, connect: Connect
+) -> None:
+    app, pressed = AsyncApp(client=client_of(slack)), list[dict[str, Any]]()
+
+    async def take(ack: Any, action: dict[str, Any]) -> None:
+        await ack()
+        pressed.append(action)
+
+    for name in ("feedback", "which"):
+        app.action(name)(take)
+    await connect(slack, app)
+    blocks = [{"type": "context_actions", "elements": [FEEDBACK]}, {"type": "actions", "elements": [SELECT]}]
+    await client_of(slack).chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
+    for id_ in ("bad", "two"):
+        assert await slack.press("ada", slack.messages("general")[-1], id_)
+    await slack.wait_for(lambda: len(pressed) == 2)
+    feedback, chosen = pressed
+    assert (feedback["type"], feedback["action_id"], feedback["value"]) == ("feedback_buttons", "feedback", "bad")
+    assert (chosen["type"], chosen["selected_option"]["value"]) == ("static_select", "two")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "context_actions", "elements": [BUTTON]},
+        {"type": "actions", "elements": [FEEDBACK]},
+        {"type": "actions", "elements": [BUTTON, BUTTON]},
+        {"type": "actions", "elements": []},
+        {"type": "actions", "elements": [{**BUTTON, "accessibility_label": "x" * 76}]},
+        {"type": "context_actions", "elements": [{"type": "icon_button", "icon": "refresh", "text": PLAIN}]},
+    ],
+)
+async def test_blocks_that_slack_would_not_take_are_refused(slack: SlackSandbox, block: dict[str, Any]) -> None:
+    general = slack.channels["general"].id
+    body = await refusal(client_of(slack).chat_postMessage(channel=general, text="x", blocks=[block]))
+    assert body["error"] == "invalid_blocks"
+
+
+async def test_what_one_alone_sees_nobody_else_presses_and_the_answer_may_take_its_place(
+    slack: SlackSandbox, connect: Connect
+) -> None:
+    app = AsyncApp(client=client_of(slack))
+
+    @app.action("again")
+    async def again(ack: Any, body: dict[str, Any], respond: Any) -> None:
+        await ack()
+        assert "message" not in body
+        await respond("Chosen.", replace_original=True)
+
+    await connect(slack, app)
+    general = slack.channels["general"].id
+    about: dict[str, Any] = {"channel": general, "user": slack.people["ada"].id}
+    await client_of(slack).chat_postEphemeral(**about, text="?", blocks=[{"type": "actions", "elements": [BUTTON]}])
+    message = slack.messages("general")[-1]
+    with pytest.raises(ValueError, match="no button"):
+        await slack.press("grace", message, "again")
+    assert await slack.press("ada", message, "again")
+    await slack.wait_for(lambda: message.text == "Chosen.")
+
+
+async def test_a_shortcut_opens_a_modal_and_what_is_filled_in_comes_back(slack: SlackSandbox, connect: Connect) -> None:
+    app, filled = AsyncApp(client=client_of(slack)), list[dict[str, Any]]()
+    asked = {"type": "plain_text_input", "action_id": "question"}
+    view: dict[str, Any] = {
+        "type": "modal",
+        "callback_id": "asked",
+        "title": PLAIN,
+        "submit": PLAIN,
+        "private_metadata": "kept",
+        "blocks": [{"type": "input", "block_id": "asking", "label": PLAIN, "element": asked}],
+    }
+
+    @app.shortcut("ask")
+    async def ask(ack: Any, body: dict[str, Any], client: Any) -> None:
+        await ack()
+        await client.views_open(trigger_id=body["trigger_id"], view=view | {"private_metadata": body["message_ts"]})
+        again = await refusal(client.views_open(trigger_id=body["trigger_id"], view=view))
+        assert again["error"] == "exchanged_trigger_id"
+
+    @app.view("asked")
+    async def take(ack: Any, body: dict[str, Any]) -> None:
+        said = body["view"]["state"]["values"]["asking"]["question"]["value"]
+        filled.append(body)
+        await (ack() if said else ack(response_action="errors", errors={"asking": "Say something."}))
+
+    await connect(slack, app)
+    message = await slack.say("grace", "general", "the report")
+    assert await slack.shortcut("ada", message, "ask")
+    (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+    assert not await slack.submit(modal, question="")
+    assert modal.errors == {"asking": "Say something."}
+    assert await slack.submit(modal, question="why?")
+    assert slack.modals("ada") == []
+    assert filled[-1]["view"]["private_metadata"] == message.ts
