@@ -11,10 +11,11 @@ from typing import Any
 
 from channels.answer import Answerer
 from channels.channel import File, Heard, Limits, Plan, Priority, Record, Surface
+from channels.downloads import Check, Fetched, UnreadableFileError
 from core import garbage
 from core.agent import AgentConfig, make_app
 from core.conversations import Conversations
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
@@ -90,6 +91,9 @@ class Place:
 
     async def read(self, inbound: Inbound) -> Heard:
         return Heard(inbound.text, inbound.author)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        raise UnreadableFileError("there are none")
 
 
 class _Board:

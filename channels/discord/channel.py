@@ -14,6 +14,7 @@ from channels.commands import Asker
 from channels.desk import Desk
 from channels.discord.api import DiscordApi
 from channels.discord.commands import reset_command
+from channels.discord.downloads import Downloads
 from channels.discord.gateway import PULSE, Connection, Gateway
 from channels.discord.hearing import NAME, guild_of, hear, is_spoken, place, sent_at, session_id, threaded
 from channels.discord.history import History
@@ -21,10 +22,11 @@ from channels.discord.login import DiscordSettings, hears_all, intents, log_in, 
 from channels.discord.reactions import receipts
 from channels.discord.surface import DiscordSurface
 from channels.discord.text import headline
+from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from core.errors import ParleyError, SettingsError, StoreError, SurfaceError
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.leadership import Leadership
 from core.places import Places
 from core.secrets import traced
@@ -62,6 +64,7 @@ class DiscordChannel:
         self._settings = settings
         self._client = make_client(settings)
         self._api = DiscordApi(self._client, silent=settings.silent)
+        self._downloads = Downloads(self._api, settings.api_url)
         self._receipts = receipts(self._api)
         self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
         look = History(self._api, serves=self._serves, hear=self._call_in).look
@@ -160,6 +163,11 @@ class DiscordChannel:
         """The message in words; in a server, where several may speak, the speaker's name comes first."""
         is_direct = inbound.place.startswith(f"{NAME}:dm:")
         return Heard.of(inbound.text, str(inbound.address["speaker"]), inbound.attachments, alone=is_direct)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        address = inbound.address
+        channel = int(address.get("root", address["channel"]))  # where it was said, if a thread was begun from it
+        return await self._downloads.fetch(channel, int(address["message"]), file, check)
 
     async def _connection(
         self, on_connected: Callable[[], None], on_sign: Callable[[], None]

@@ -12,11 +12,13 @@ from channels import words
 from channels.channel import Heard
 from channels.commands import Asker
 from channels.desk import Desk
+from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Intake
 from channels.slack import events
 from channels.slack.api import SlackApi
 from channels.slack.blocks import pressed
+from channels.slack.downloads import Downloads
 from channels.slack.hearing import NAME, hear, place, root_of, team_of
 from channels.slack.history import History
 from channels.slack.login import SlackSettings, client, verify
@@ -30,7 +32,7 @@ from channels.slack.surface import SlackSurface
 from channels.slack.text import plain, to_words, users_named
 from channels.slack.tiers import TIER_4
 from core.errors import SettingsError, SurfaceError
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.places import Places
 from core.secrets import traced
 from core.shares import Uses
@@ -59,6 +61,7 @@ class SlackChannel:
         self._client = client(settings)
         self._api = SlackApi(self._client)
         self._people = People(self._api)
+        self._downloads = Downloads(self._api)
         self._receipts = receipts(self._api)
         self._settings = settings
         self._sessions = Sessions(self._api)
@@ -122,6 +125,9 @@ class SlackChannel:
         names = await self._people.names(str(inbound.address["team"]), users)
         is_direct = str(inbound.address["channel"]).startswith("D")
         return Heard.of(to_words(inbound.text, names), names[inbound.author], inbound.attachments, alone=is_direct)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        return await self._downloads.fetch(str(inbound.address["team"]), file, check)
 
     async def _dispatch(
         self,

@@ -82,7 +82,7 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread") -> Call | None:
         author=user,
         text=storable(without_mention(said, bot_user_id)),
         sent_at=float(ts),
-        attachments=tuple(map(_attachment, event.get("files") or ())),
+        attachments=tuple(map(attachment, event.get("files") or ())),
     )
     return Call(inbound, is_called)
 
@@ -111,7 +111,7 @@ def changed(body: Mapping[str, Any]) -> Change | None:
     return None
 
 
-def _attachment(file: Mapping[str, Any]) -> Attachment:
+def attachment(file: Mapping[str, Any]) -> Attachment:
     """Slack: of a file in a channel that is shared with another organisation, an event has but the id and
     `file_access: check_file_info`.
     """

@@ -123,6 +123,9 @@ NOTHING = Takes({}, 0)
 IMAGES = ("image/png", "image/jpeg", "image/webp")
 PDF = "application/pdf"
 
+#: What a model takes of which nothing is known.
+MOST_TAKE = Takes(dict.fromkeys((*IMAGES, PDF), 3_900_000), total=14 * 2**20)
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
