@@ -17,6 +17,7 @@ from channels.channel import Button, File, Priority
 from channels.discord.headers import Told, tracing
 from channels.discord.taking import Taking
 from channels.pacer import Pacer
+from core.errors import SurfaceError
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,9 @@ EMOJI = {"stop": "⏹️", "retry": "🔁", "regenerate": "🔄", "revise": "✏
 SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
 
 _MESSAGES = re.compile(r"/channels/(?P<channel>\d+)/messages(?:/(?P<message>\d+))?$")
+
+#: Discord: of how many bytes a file may be everywhere.
+FILE_SIZE = 10 * 2**20
 
 #: How far behind a question its answers are looked for, in messages.
 _LOOK = 200
@@ -208,14 +212,26 @@ class DiscordApi:
         edited = await self._call("edit", send, self.edits(channel), priority=priority, is_admitted=is_admitted)
         return bool(edited)
 
-    async def attach(self, channel: int, message: int, file: File | None) -> None:
-        """Let a message have this file, or none, and no other."""
+    async def attach(self, channel: int, message: int, files: Sequence[File]) -> None:
+        """Let a message have these files, and no others."""
 
         async def send() -> None:
-            files = [discord.File(io.BytesIO(file.data), file.name)] if file else []
-            await self._message(channel, message).edit(attachments=files, allowed_mentions=NO_MENTIONS)
+            sent = [discord.File(io.BytesIO(file.data), file.name, description=file.alt or None) for file in files]
+            await self._message(channel, message).edit(attachments=sent, allowed_mentions=NO_MENTIONS)
 
         await self._call("attach", send, self.edits(channel), priority=Priority.FINAL)
+
+    async def file_limit(self, guild: int, size: int) -> int:
+        """Of how many bytes a file may be, in a server or (0) directly. Discord: 10 MiB, and more in servers that
+        have been boosted; so that is asked only for what is larger.
+        """
+        if size <= FILE_SIZE or not guild:
+            return FILE_SIZE
+        try:
+            return (await self.guild(guild)).filesize_limit
+        except SurfaceError as error:
+            log.warning("how large a file may be cannot be seen: %s", error)
+            return FILE_SIZE
 
     async def delete(self, channel: int, message: int) -> None:
         async def send() -> None:

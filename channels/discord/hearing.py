@@ -46,6 +46,7 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
             "speaker": message.author.display_name,
             "author": str(message.author.id),
             "locale": _locale(message.guild),
+            **({"guild": str(guild)} if guild else {}),
         },
         author=str(message.author.id),
         text=text_of(message, bot),
