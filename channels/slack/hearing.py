@@ -61,12 +61,11 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread") -> Call | None:
     if not is_called and not event.get("thread_ts"):
         return None
     team = team_of(body)
-    is_single = is_direct and direct == "single"
-    root = event.get("thread_ts") or ("" if is_single else ts)
+    root = event.get("thread_ts") or ("" if channel.startswith("D") and direct == "single" else ts)
     title = titled(without_mention(said, bot_user_id))
     inbound = Inbound(
         event_key=event_key(team, channel, ts),
-        session_id=session_id(team, channel, _SINGLE if is_single else root),
+        session_id=session_id(team, channel, root, direct),
         place=place(team, channel),
         channel=NAME,
         address={
@@ -82,7 +81,7 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread") -> Call | None:
         author=user,
         text=storable(without_mention(said, bot_user_id)),
         sent_at=float(ts),
-        attachments=tuple(map(_attachment, event.get("files") or ())),
+        attachments=tuple(map(attachment, event.get("files") or ())),
     )
     return Call(inbound, is_called)
 
@@ -111,7 +110,7 @@ def changed(body: Mapping[str, Any]) -> Change | None:
     return None
 
 
-def _attachment(file: Mapping[str, Any]) -> Attachment:
+def attachment(file: Mapping[str, Any]) -> Attachment:
     """Slack: of a file in a channel that is shared with another organisation, an event has but the id and
     `file_access: check_file_info`.
     """
@@ -143,9 +142,9 @@ def event_key(team: str, channel: str, ts: str) -> str:
     return f"{place(team, channel)}:{ts}"
 
 
-def session_id(team: str, channel: str, root_ts: str) -> str:
+def session_id(team: str, channel: str, root_ts: str, direct: Direct = "thread") -> str:
     """A thread is a session; its first message has the same one as what is said under it."""
-    return f"{place(team, channel)}:{root_ts}"
+    return f"{place(team, channel)}:{_SINGLE if direct == 'single' and channel.startswith('D') else root_ts}"
 
 
 def root_of(session: str) -> str:
