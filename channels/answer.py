@@ -30,9 +30,6 @@ _LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turn
 #: Seconds that a shutdown waits for tools.
 TOOL_SECONDS = 3.0
 
-#: Seconds that a reply waits until it is known in which language it speaks.
-LOCALE_SECONDS = 0.5
-
 
 class Answerer:
     """Runs turns for the worker.
@@ -87,7 +84,7 @@ class Answerer:
             known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
             if known != turn.chunks:
                 await keep(known)
-            say = await _words(channel, turn.inbound)
+            say = words.of(await words.told(channel.locale(turn.inbound)))
             stop = [button("stop", turn.id, say)]
             async with Reply(
                 surface, known=known, keep=keep, most=self._most_messages, say=say, controls=stop
@@ -214,15 +211,6 @@ class Answerer:
     async def _show(self, turn: Turn, reply: Reply, text: str) -> None:
         await reply.close(text, controls=under_answer(turn.id, reply.say, self._extras))
         await self._turns.end(turn, "done")
-
-
-async def _words(channel: Channel, inbound: Inbound) -> Words:
-    """The language that the reply to a message speaks."""
-    try:
-        async with asyncio.timeout(LOCALE_SECONDS):
-            return words.of(await channel.locale(inbound))
-    except TimeoutError:
-        return words.of("")
 
 
 class _Tools:
