@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
@@ -114,22 +114,29 @@ class Commands:
         session = asker.session_id
         if session is None or not await self._desk.inbox.is_session(session):
             return Said(say(words.NOTHING_TO_RESET))
+        return await self._in_session(name, argument.strip(), session, asker, say)
+
+    async def _in_session(self, name: Name, argument: str, session: str, asker: Asker, say: Words) -> Said:
         match name:
             case "reset":
                 return await self._reset(session, asker, say)
             case "stop":
-                is_stopped = await self._desk.conversations.stop(session, author=asker.author)
-                return Said(say(words.STOPPING if is_stopped else words.NOTHING_RUNS), is_seen=is_stopped)
-            case "status":
-                return await self._status(session, say)
+                return await self._stop(session, asker.author, say)
             case "model":
-                return await self._model(session, argument.strip(), say)
+                return await self._model(session, asker.place, argument, say)
             case "export":
                 transcript = await self._desk.conversations.transcript(session)
                 return Said(say(words.EXPORTED), File("transcript.md", transcript.encode()))
             case "mute" | "listen":
                 await self._desk.conversations.mute(session, name == "mute")
                 return Said(say(words.MUTED if name == "mute" else words.LISTENING))
+            case _:
+                return await self._status(session, say)
+
+    async def _stop(self, session: str, author: str, say: Words) -> Said:
+        halt = await self._desk.conversations.stop(session, author=author)
+        self._take_back(halt.dropped)
+        return Said(say(words.STOPPING if halt else words.NOTHING_RUNS), is_seen=halt.turn_id is not None)
 
     async def _reset(self, session: str, asker: Asker, say: Words) -> Said:
         inbound = Inbound(
@@ -143,35 +150,41 @@ class Commands:
             sent_at=asker.sent_at,
         )
         dropped = await self._desk.inbox.reset(inbound)
-        for waiting in dropped or ():
-            self._receipts.take_back(waiting.address)
+        self._take_back(dropped or ())
         return Said(say(words.RESET_DONE), is_seen=dropped is None)
 
     async def _status(self, session: str, say: Words) -> Said:
         status = await self._desk.conversations.status(session)
-        since = datetime.fromtimestamp(status.since, UTC)
-        lines = [
-            say(words.STATUS_MODEL, model=status.model),
-            say(words.STATUS_SINCE, when=f"{since:%Y-%m-%d %H:%M}"),
+        lines = [say(words.STATUS_MODEL, model=status.model)]
+        if status.since is not None:
+            since = datetime.fromtimestamp(status.since, UTC)
+            lines.append(say(words.STATUS_SINCE, when=f"{since:%Y-%m-%d %H:%M}"))
+        lines += [
             say(words.STATUS_MESSAGES, count=f"{status.messages:,}"),
-            say(words.STATUS_HISTORY, tokens=f"{status.tokens:,}", budget=f"{status.budget:,}"),
-            say(words.STATUS_USED, tokens=f"{status.used:,}"),
+            say(words.STATUS_HISTORY, tokens=f"{status.history_tokens:,}", budget=f"{status.budget:,}"),
+            say(words.STATUS_USED, tokens=f"{status.used_tokens:,}"),
             say(words.STATUS_WAITING, count=f"{status.waiting:,}"),
             say(words.STATUS_RUNS if status.is_running else words.STATUS_RESTS),
         ]
+        if status.is_muted:
+            lines.append(say(words.MUTED))
         return Said("\n".join(f"- {line}" for line in lines))
 
-    async def _model(self, session: str, wanted: str, say: Words) -> Said:
+    async def _model(self, session: str, place: str, wanted: str, say: Words) -> Said:
         conversations = self._desk.conversations
         others = ", ".join(f"`{model}`" for model in conversations.models)
         if not wanted:
             lines = [say(words.MODEL_IS, model=await conversations.model(session))]
             lines += [say(words.MODELS_ARE, models=others) if len(conversations.models) > 1 else say(words.ONE_MODEL)]
             return Said("\n".join(lines))
-        if wanted not in conversations.models:
-            return Said(say(words.NO_SUCH_MODEL, model=wanted.replace("`", ""), models=others))
-        await conversations.choose_model(session, wanted)
-        return Said(say(words.MODEL_CHOSEN, model=wanted))
+        if await conversations.choose_model(session, wanted, place=place):
+            return Said(say(words.MODEL_CHOSEN, model=wanted))
+        return Said(say(words.NO_SUCH_MODEL, model=wanted.replace("`", ""), models=others))
+
+    def _take_back(self, dropped: Sequence[Inbound]) -> None:
+        """What was dropped waits no more."""
+        for message in dropped:
+            self._receipts.take_back(message.address)
 
 
 def command_in(text: str) -> tuple[Name, str] | None:

@@ -1,15 +1,11 @@
 """What stands behind the channels: the parts of the core that what people say, press and change goes to."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
-from core.conversations import Conversations
+from core.conversations import Conversations, Follow
 from core.feedback import Feedback
 from core.inbox import Inbox
-
-#: What is for the bot of that which does not call it, in a conversation that it is in: nothing, what follows from the
-#: one whom it speaks with, or all.
-Follow = Literal["mention", "asker", "all"]
 
 
 class Reshow(Protocol):

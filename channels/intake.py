@@ -16,11 +16,11 @@ from channels.receipts import Receipts
 from channels.words import Words
 from core.again import Refused
 from core.changes import Taken
-from core.conversations import Stopped
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Accepted
 from core.secrets import traced
+from core.stopping import Stopped
 
 log = logging.getLogger(__name__)
 
@@ -89,9 +89,7 @@ class Intake:
             self._receipts.give(inbound.address)
 
     async def _is_for_the_bot(self, inbound: Inbound) -> bool:
-        return await self._desk.conversations.answers(
-            inbound.session_id, inbound.author, inbound.event_key, called=False, follow=self._desk.follow
-        )
+        return await self._desk.conversations.answers(inbound, called=False, follow=self._desk.follow)
 
     async def _do(self, name: Name, argument: str, inbound: Inbound) -> None:
         """Do what a message asks for, once however often it is heard, and say there what came of it."""
@@ -151,7 +149,9 @@ class Intake:
         match wish:
             case "stop":
                 stopped = await self._desk.conversations.stop_turn(turn_id, author)
-                return {Stopped.NOT_THEIRS: say(words.NOT_YOURS_TO_STOP), Stopped.OVER: say(words.ENDED)}.get(stopped, "")
+                return {Stopped.NOT_THEIRS: say(words.NOT_YOURS_TO_STOP), Stopped.OVER: say(words.ENDED)}.get(
+                    stopped, ""
+                )
             case "good" | "bad":
                 is_given = await self._desk.feedback.give(turn_id, author, wish)
                 return say(words.NOTED if is_given else words.FORGOTTEN)

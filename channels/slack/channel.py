@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels import words
 from channels.channel import Heard
+from channels.commands import Asker
+from channels.desk import Desk
 from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from channels.slack.api import SlackApi, is_passing, refusal
@@ -29,7 +30,6 @@ from channels.slack.text import plain, to_words, users_named
 from channels.slack.tiers import TIER_4
 from core.errors import SettingsError, StoreError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Inbox
 from core.places import Places
 from core.secrets import traced
 from core.shares import Uses
@@ -87,15 +87,15 @@ class SlackChannel:
     name = NAME
     pulse = max(PING_INTERVAL, PROOF_INTERVAL)
 
-    def __init__(self, settings: SlackSettings, inbox: Inbox, places: Places, bounds: Bounds) -> None:
-        self._inbox = inbox
+    def __init__(self, settings: SlackSettings, desk: Desk, places: Places, bounds: Bounds) -> None:
+        self._desk = desk
         self._app_token = settings.app_token
         self._client = client(settings)
         self._api = SlackApi(self._client)
         self._people = People(self._api)
         self._receipts = receipts(self._api)
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
-        self._intake = Intake(inbox, self._receipts, self._surface_of, self.locale)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
@@ -190,7 +190,7 @@ class SlackChannel:
         try:
             channel, user = body["channel"]["id"], body["user"]["id"]
             team = (body.get("team") or {}).get("id") or body["user"].get("team_id", "")
-            locale = await self._people.locale(team, user)
+            locale = await words.told(self._people.locale(team, user))
             if word := await self._intake.press(button, author=user, locale=locale):
                 await self._whisper(team, channel, user, body["container"].get("thread_ts"), word)
         except SurfaceError as error:
@@ -213,24 +213,18 @@ class SlackChannel:
         Slack allows no slash commands in threads and tells none with one.
         """
         team, channel, user = command["team_id"], command["channel_id"], command["user_id"]
-        say = words.of(await self._people.locale(team, user))
-        session = await self._inbox.latest_session(place=place(team, channel), author=user)
-        if session is None:
-            await ack(say(words.NOTHING_TO_RESET))
-            return
-        root = session.rpartition(":")[2]
-        inbound = Inbound(
-            event_key=f"{NAME}:{team}:{channel}:command:{command['trigger_id']}",
+        session = await self._desk.inbox.latest_session(place=place(team, channel), author=user)
+        root = session.rpartition(":")[2] if session else ""
+        asker = Asker(
             session_id=session,
             place=place(team, channel),
+            author=user,
             channel=NAME,
             address={"team": team, "channel": channel, "thread_ts": root, "ts": root},
-            author=user,
-            text=RESET_COMMAND,
-            sent_at=time.time(),
+            event_key=f"{NAME}:{team}:{channel}:command:{command['trigger_id']}",
+            locale=await words.told(self._people.locale(team, user)),
         )
-        await self._intake.reset(inbound)
-        await ack(say(words.RESET_DONE))
+        await ack((await self._intake.commands.run("reset", "", asker)).text)
 
     def _surface_of(self, inbound: Inbound) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)

@@ -14,6 +14,7 @@ from channels.reply import MOST_MESSAGES
 from channels.slack import socket
 from channels.slack.channel import SlackChannel, SlackSettings, client
 from channels.slack.streams import Streaming
+from core.conversations import Follow
 from sandbox.slack import Message, SlackSandbox
 from tests.channels.wiring import BOUNDS, Core, Wired, core_of
 
@@ -82,10 +83,11 @@ async def running(
     connect: bool = True,
     streaming: Streaming = "edit",
     bounds: Bounds = BOUNDS,
+    follow: Follow = "asker",
 ) -> AsyncIterator[Bot]:
-    async with core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages) as core:
+    async with core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages, follow=follow) as core:
         settings = settings_of(slack, streaming)
-        channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.inbox, core.places, bounds)
+        channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.desk, core.places, bounds)
         bot = Bot(slack, channel, core)
         work = asyncio.create_task(bot.worker.run())
         if connect:
