@@ -11,19 +11,21 @@ from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels import words
 from channels.answer import Answerer
 from channels.channel import Channel
+from channels.desk import Desk
 from channels.discord.channel import DiscordChannel
 from channels.slack.channel import SlackChannel
 from core import garbage
 from core.agent import make_app
+from core.conversations import Conversations
 from core.errors import SettingsError, StoreError
+from core.feedback import Feedback
 from core.inbox import Inbox
 from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.attempts import WAITS
-from core.models.catalog import make_provider
-from core.models.merging import Merging
+from core.models.choice import Choice
 from core.places import Places
 from core.pruning import Pruning
 from core.runtime import AgentRuntime, warm_up
@@ -35,7 +37,7 @@ from core.store.lock import held
 from core.store.migrate import migrate, pending, verify
 from core.tokens import TokenCounter
 from core.tools import load_tools
-from core.turns import Turns
+from core.turns import Turn, Turns
 from core.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -87,38 +89,52 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)
         await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
-        provider, model = make_provider(settings.model, settings.endpoints)
-        stack.push_async_callback(provider.aclose)
-        if settings.model == LOCAL_MODEL:
+        choice = Choice(settings.model, settings.models, settings.endpoints)
+        stack.push_async_callback(choice.aclose)
+        if LOCAL_MODEL in choice.offered:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
         sessions = SessionService(database, counter, budget=settings.history_tokens, agent=settings.agent_name)
-        idle = settings.model_idle_seconds
-        adapter = ModelAdapter(model=model, provider=Merging(provider), idle_seconds=idle, waits=WAITS)
+        adapter = ModelAdapter(
+            model=choice.default,
+            provider=choice.offered[choice.default].provider,
+            offered=choice.offered,
+            idle_seconds=settings.model_idle_seconds,
+            waits=WAITS,
+        )
         journal = Journal(database)
         app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools), journal=journal)
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
         turns, channels = Turns(database, lease), dict[str, Channel]()
+
+        async def answer(turn: Turn) -> None:
+            await answerer.answer(turn)
+
+        worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
+        inbox = Inbox(database, sessions, turns, worker, app=app.name)
+        conversations = Conversations(
+            database, turns, worker, app=app.name, models=tuple(choice.offered), budget=settings.history_tokens
+        )
         answerer = Answerer(
             runtime,
             turns,
             channels,
+            conversations,
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
             extras=frozenset(settings.reply_buttons),
         )
-        worker = Worker(turns, answerer.answer, limit=settings.turns_at_once, at_rest=garbage.collect)
-        inbox = Inbox(database, sessions, turns, worker, app=app.name)
+        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, settings.follow)
         places, bounds = Places(database), settings.catch_up
         if settings.slack is not None:
-            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, inbox, places, bounds)
+            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds)
             stack.push_async_callback(slack.aclose)
         if settings.discord is not None:
             discord = channels[DiscordChannel.name] = DiscordChannel(
-                settings.discord, inbox, places, bounds, Leadership(database, lease, DiscordChannel.name)
+                settings.discord, desk, places, bounds, Leadership(database, lease, DiscordChannel.name)
             )
             stack.push_async_callback(discord.aclose)
         if not channels:

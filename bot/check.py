@@ -10,7 +10,8 @@ from bot.settings import Settings
 from channels.discord import login as discord
 from channels.slack import login as slack
 from core.errors import ParleyError, SettingsError, StoreError
-from core.models.catalog import make_provider, probe
+from core.models.catalog import probe
+from core.models.choice import Choice
 from core.store.database import Database
 from core.store.migrate import pending
 from core.tokens import is_warm
@@ -94,14 +95,18 @@ async def _database(settings: Settings) -> list[Finding]:
 
 
 async def _model(settings: Settings) -> list[Finding]:
-    provider, model = make_provider(settings.model, settings.endpoints)
+    choice = Choice(settings.model, settings.models, settings.endpoints)
+    findings, faults = list[Finding](), list[str]()
     try:
-        await probe(provider, model)
-    except ParleyError as error:
-        raise SettingsError(f"MODEL={settings.model}: {error}") from error
+        for name, (provider, model) in choice.offered.items():
+            try:
+                await probe(provider, model)
+                findings += _good(f"model: {name} answers")
+            except ParleyError as error:
+                faults.append(f"{'MODEL' if name == choice.default else 'MODELS'}={name}: {error}")
     finally:
-        await provider.aclose()
-    return _good(f"model: {settings.model} answers")
+        await choice.aclose()
+    return [*findings, *(Finding(Verdict.FAIL, fault) for fault in faults)]
 
 
 async def _tools(settings: Settings) -> list[Finding]:

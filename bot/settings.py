@@ -18,6 +18,7 @@ from channels.slack.login import MOST_PROMPTS, PROMPTS, SlackSettings
 from channels.slack.streams import Streaming
 from channels.words import spoken
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
+from core.conversations import Follow
 from core.errors import SettingsError
 from core.models.catalog import Endpoints
 from core.secrets import remember
@@ -51,6 +52,7 @@ class Settings(BaseSettings):
     discord_guilds: Annotated[tuple[int, ...], NoDecode] = ()
 
     model: str = DEFAULT_MODEL
+    models: Annotated[tuple[str, ...], NoDecode] = ()
     google_api_key: SecretStr | None = None
     google_base_url: str | None = None
     openai_api_key: SecretStr | None = None
@@ -70,6 +72,7 @@ class Settings(BaseSettings):
 
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
+    follow: Follow = "asker"
 
     turn_seconds: float = Field(default=600, gt=0)
     model_idle_seconds: float = Field(default=120, gt=0)
@@ -97,7 +100,7 @@ class Settings(BaseSettings):
             raise ValueError(NAME_RULE)
         return value
 
-    @field_validator("tools", "reply_buttons", mode="before")
+    @field_validator("tools", "models", "reply_buttons", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

@@ -12,6 +12,7 @@ from google.adk.tools.base_tool import BaseTool
 
 from core.errors import SettingsError
 from core.journal import Journal
+from core.models.choice import ChoicePlugin
 from core.plugins import GuardPlugin
 
 #: ADK re-sends what was stored under another name as somebody else's words, so a name is for life.
@@ -60,4 +61,4 @@ def make_app(
         instruction=instruction,
         tools=list(tools),
     )
-    return App(name=config.name, root_agent=agent, plugins=[GuardPlugin(journal)])
+    return App(name=config.name, root_agent=agent, plugins=[GuardPlugin(journal), ChoicePlugin()])

@@ -44,6 +44,10 @@ class Accepted(Enum):
     KNOWN = auto()
 
 
+#: Of what the inbox has: what was said to the bot as a part of a conversation.
+_ADDRESSED = inbox.c.outcome.is_(None) | inbox.c.outcome.not_in(("overheard", "command"))
+
+
 class Inbox:
     """The `inbox` table: each message once, whatever path and however often it comes.
 
@@ -169,6 +173,30 @@ class Inbox:
         self._end(ended, WITHDRAWN)
         return withdrawn
 
+    async def note(self, inbound: Inbound) -> bool:
+        """Keep that a message was heard that is a command, and no question; its words are not kept.
+
+        Returns:
+            Whether it was not here before.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        generation = sa.select(sessions.c.generation).where(sessions.c.id == inbound.session_id).scalar_subquery()
+        values = {
+            "event_key": inbound.event_key,
+            "session": inbound.session_id,
+            "generation": sa.func.coalesce(generation, 1),
+            "place": inbound.place,
+            "author": inbound.author,
+            "sent_at": inbound.sent_at,
+            "accepted_at": time.time(),
+            "outcome": "command",
+        }
+        async with self._database.write() as connection:
+            noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
+            return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
+
     async def reset(self, inbound: Inbound) -> list[Inbound] | None:
         """Keep a message that starts its session over, and do so: what is stored of the session goes, what
         waits is not answered, and what still runs can store nothing more.
@@ -210,7 +238,7 @@ class Inbox:
         """The session at `place` in which `author` spoke last."""
         query = (
             sa.select(inbox.c.session)
-            .where(inbox.c.place == place, inbox.c.author == author, inbox.c.outcome.is_distinct_from("overheard"))
+            .where(inbox.c.place == place, inbox.c.author == author, _ADDRESSED)
             .order_by(inbox.c.sent_at.desc())
             .limit(1)
         )

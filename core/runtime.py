@@ -11,7 +11,7 @@ from typing import Any
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.invocation_context import InvocationContext, LlmCallsLimitExceededError
-from google.adk.agents.run_config import RunConfig, StreamingMode, ToolThreadPoolConfig
+from google.adk.agents.run_config import StreamingMode, ToolThreadPoolConfig
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from google.adk.events.event import Event
@@ -23,6 +23,7 @@ from google.genai import types
 
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
 from core.events import StreamEvent
+from core.models.choice import ChosenRun
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
 from core.steps import Steps, open_calls
@@ -81,6 +82,7 @@ class AgentRuntime:
         text: str,
         speaker: str = "",
         streaming: bool = True,
+        model: str | None = None,
         run_id: str | None = None,
         generation: int | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
@@ -90,6 +92,7 @@ class AgentRuntime:
         (seeds: hallucination retry).
 
         Args:
+            model: the full name of the one that was chosen; none for the default. It takes a `ChoicePlugin`.
             run_id: what the run stores is stored under it, and under `correction_of` it. A run that goes on with what
                 an earlier one has stored under the same id does not store `text` again, and its reply begins with
                 what that one has said.
@@ -100,6 +103,7 @@ class AgentRuntime:
             "session_id": session_id,
             "speaker": speaker,
             "streaming": streaming,
+            "model": model,
             "generation": generation,
         }
         failed: StreamEvent | None = None
@@ -147,6 +151,7 @@ class AgentRuntime:
         text: str,
         speaker: str,
         streaming: bool,
+        model: str | None = None,
         run_id: str | None = None,
         generation: int | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
@@ -157,7 +162,8 @@ class AgentRuntime:
             invocation_id=run_id,
             new_message=types.UserContent(parts=[types.Part(text=text)]),
             state_delta={"temp:speaker": speaker} if speaker else None,
-            run_config=RunConfig(
+            run_config=ChosenRun(
+                model=model,
                 streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
                 max_llm_calls=self.max_llm_calls,
                 tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),

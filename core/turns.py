@@ -177,6 +177,8 @@ class Turns:
         here = (turns.c.session == session_id) & is_under_way(turns)
         if reason != RESET:  # which has all forgotten, and is not to be taken back
             here &= turns.c.cancel.is_(None) | (turns.c.cancel == reason)
+        if reason == STOP:  # what has come to its answer has nothing to stop
+            here &= turns.c.state != "answered"
         asked = sa.update(turns).where(here).values(cancel=reason).returning(turns.c.id)
         turn_id: str | None = (await connection.execute(asked)).scalar_one_or_none()
         if turn_id is not None:

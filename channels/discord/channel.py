@@ -10,6 +10,8 @@ import discord
 
 from channels import words
 from channels.channel import Heard
+from channels.commands import Asker
+from channels.desk import Desk
 from channels.discord.api import DiscordApi
 from channels.discord.commands import reset_command
 from channels.discord.gateway import PULSE, Connection, Gateway
@@ -22,7 +24,6 @@ from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from core.errors import ParleyError, SettingsError, StoreError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Inbox
 from core.leadership import Leadership
 from core.places import Places
 from core.secrets import traced
@@ -49,14 +50,13 @@ class DiscordChannel:
     pulse = PULSE
 
     def __init__(
-        self, settings: DiscordSettings, inbox: Inbox, places: Places, bounds: Bounds, leadership: Leadership
+        self, settings: DiscordSettings, desk: Desk, places: Places, bounds: Bounds, leadership: Leadership
     ) -> None:
         self._settings = settings
-        self._inbox = inbox
         self._client = make_client(settings)
         self._api = DiscordApi(self._client)
         self._receipts = receipts(self._api)
-        self._intake = Intake(inbox, self._receipts, self._surface_of, self.locale)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
         look = History(self._api, serves=self._serves, hear=self._call_in).look
         self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
         self._gateway = Gateway(self._connection, on_back=self._gaps.open)
@@ -228,29 +228,20 @@ class DiscordChannel:
 
     async def _reset(self, interaction: discord.Interaction) -> str:
         """What there is to say about it."""
-        say = words.of(interaction.locale.value)
-        guild, channel = interaction.guild_id, interaction.channel
+        guild, channel, locale = interaction.guild_id, interaction.channel, interaction.locale.value
         if channel is None or not self._serves(guild):
-            return say(words.NOT_HERE)
-        session = session_id(guild, channel)
-        inbound = Inbound(
-            event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
-            session_id=session,
+            return words.of(locale)(words.NOT_HERE)
+        asker = Asker(
+            session_id=session_id(guild, channel),
             place=place(guild, channel),
+            author=str(interaction.user.id),
             channel=NAME,
             address={"channel": str(channel.id), "message": str(interaction.id), "speaker": ""},
-            author=str(interaction.user.id),
-            text=interaction.command.name if interaction.command else "",
+            event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
+            locale=locale,
             sent_at=sent_at(interaction.id),
         )
-        try:
-            if not await self._inbox.is_session(session):
-                return say(words.NOTHING_TO_RESET)
-            await self._intake.reset(inbound)
-        except StoreError as error:
-            log.error("a session cannot be reset: %s", traced(error))
-            return say.sorry(error.public)
-        return say(words.RESET_DONE)
+        return (await self._intake.commands.run("reset", "", asker)).text
 
     def _serves(self, guild: int | None) -> bool:
         guilds = self._settings.guilds

@@ -2,35 +2,36 @@
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from slack_bolt.async_app import AsyncAck, AsyncApp
+from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 
 from channels import words
 from channels.channel import Heard
+from channels.desk import Desk
 from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from channels.slack import events
 from channels.slack.api import SlackApi
 from channels.slack.blocks import pressed
-from channels.slack.hearing import NAME, hear, place, root_of, team_of
+from channels.slack.commands import COMMANDS, PICK, SlashCommands, asking
+from channels.slack.hearing import NAME, Change, changed, hear, session_id, team_of
 from channels.slack.history import History
 from channels.slack.login import SlackSettings, client, verify
 from channels.slack.people import People
+from channels.slack.private import Private, Visitor
 from channels.slack.prompts import suggest
 from channels.slack.reactions import receipts
 from channels.slack.sessions import Sessions
+from channels.slack.shortcuts import ASKED, Shortcuts
 from channels.slack.socket import PING_INTERVAL, PROOF_INTERVAL, Socket
 from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
-from channels.slack.text import plain, to_words, users_named
-from channels.slack.tiers import TIER_4
-from core.errors import SettingsError, StoreError, SurfaceError
+from channels.slack.text import to_words, users_named
+from core.errors import SettingsError, StoreError
 from core.inbound import Inbound
-from core.inbox import Inbox
 from core.places import Places
 from core.secrets import traced
 from core.shares import Uses
@@ -43,9 +44,6 @@ CONNECT_TIMEOUT = 30.0
 #: Seconds that a stop waits for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
 
-#: The slash command that starts over.
-RESET_COMMAND = "/reset"
-
 
 class SlackChannel:
     """The Slack adapter. To be made inside a running event loop."""
@@ -53,8 +51,8 @@ class SlackChannel:
     name = NAME
     pulse = max(PING_INTERVAL, PROOF_INTERVAL)
 
-    def __init__(self, settings: SlackSettings, inbox: Inbox, places: Places, bounds: Bounds) -> None:
-        self._inbox = inbox
+    def __init__(self, settings: SlackSettings, desk: Desk, places: Places, bounds: Bounds) -> None:
+        self._desk = desk
         self._app_token = settings.app_token
         self._client = client(settings)
         self._api = SlackApi(self._client)
@@ -63,14 +61,18 @@ class SlackChannel:
         self._settings = settings
         self._sessions = Sessions(self._api)
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
-        self._intake = Intake(inbox, self._receipts, self._surface_of, self.locale)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
             before_authorize=self._dispatch,
             attaching_conversation_kwargs_enabled=False,
         )
-        self._app.command(RESET_COMMAND)(self._take_reset_command)
+        self._private = Private(self._api)
+        self._commands = SlashCommands(self._intake.commands, desk.conversations, self._people, self._private)
+        self._shortcuts = Shortcuts(
+            self._surface_of, self._people, self._private, self._intake.commands, self._take, direct=settings.direct
+        )
         look = History(self._api, settings.direct).look
         self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
         self._socket = Socket(self._app, settings.app_token, on_back=self._gaps.open)
@@ -130,14 +132,12 @@ class SlackChannel:
     ) -> BoltResponse:
         """Hear every event before Bolt acknowledges it, so that what is acknowledged is kept.
 
-        What fails here is not acknowledged, and Slack delivers it again. Bolt comes afterwards: it would
-        acknowledge an event for which its own `auth.test` fails.
+        What fails here is not acknowledged, and Slack delivers it again. Bolt, which would come afterwards, is not asked:
+        it would acknowledge an event for which its own `auth.test` fails.
         """
-        if body.get("command") == RESET_COMMAND:
-            return await next()
-        if body.get("type") == "block_actions":  # Slack: it waits for 3 seconds, and does not deliver it again
-            for action in body.get("actions", ()):
-                self._intake.run(self._take_press(body, pressed(action)), name="press")
+        del next
+        if (deed := self._deed(body)) is not None:  # Slack: it waits for 3 seconds, and does not deliver it again
+            self._intake.run(deed, name=str(body.get("type") or body.get("command")))
             return BoltResponse(status=200)
         try:
             if body.get("type") == "event_callback":
@@ -147,15 +147,67 @@ class SlackChannel:
             return BoltResponse(status=500)
         return BoltResponse(status=200)
 
+    def _deed(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
+        """What is to be done for what somebody has done; none if it is an event."""
+        if body.get("command") in COMMANDS:
+            return self._commands.take(body)
+        match body.get("type"):
+            case "block_actions":
+                return self._take_presses(body)
+            case "message_action":
+                return self._shortcuts.use(body)
+            case "view_submission" if body["view"].get("callback_id") == ASKED:
+                return self._shortcuts.submitted(body)
+        return None
+
+    async def _take_presses(self, body: Mapping[str, Any]) -> None:
+        for action in body.get("actions", ()):
+            if (id_ := pressed(action)).startswith(PICK):
+                await self._commands.pick(body, id_)
+            else:
+                await self._take_press(Visitor.of_press(body), id_)
+
+    async def _take_press(self, visitor: Visitor, button: str) -> None:
+        """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
+        locale = await words.told(self._people.locale(visitor.team, visitor.user))
+        if word := await self._intake.press(button, author=visitor.user, locale=locale):
+            await self._private.whisper(visitor, word)
+
     async def _take_event(self, body: Mapping[str, Any]) -> None:
         event = body.get("event") or {}
         match event.get("type"):
             case "app_mention" | "message":
                 if call := hear(body, self._settings.direct):
                     await self._take(call)
+                elif change := changed(body):
+                    await self._take_change(change)
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
                 prompts = suggest(self._api, team_of(body), event["channel"], self._settings.prompts)
                 self._intake.run(prompts, name="prompts")
+            case events.STOPPED:
+                await self._stop(body)
+
+    async def _take_change(self, change: Change) -> None:
+        if change.text is None:
+            await self._intake.deleted(change.event_key)
+        else:
+            await self._intake.edited(change.event_key, change.text)
+
+    async def _stop(self, body: Mapping[str, Any]) -> None:
+        """Stop what somebody wants to be stopped by Slack's own button, if it was he who asked. What was streamed there
+        has been ended by Slack, and is edited from then on.
+        """
+        event, team = body["event"], team_of(body)
+        channel, user, root = str(event["channel"]), str(event["user"]), str(event.get("thread_ts") or "")
+        visitor = Visitor(team, channel, user, root, "", str(body.get("event_id")))
+        session = session_id(team, channel, root, self._settings.direct)
+        locale = await words.told(self._people.locale(team, user))
+        asker = asking(visitor, session, root, locale)
+        said = await self._intake.commands.attempt("stop", "", asker)
+        if not said.is_seen:
+            self._intake.run(self._private.whisper(visitor, said.text), name="stop")
+        if not (await self._desk.conversations.status(session)).is_running:
+            self._sessions.rests(asker.address)
 
     async def _take(self, call: Call) -> None:
         """Take in a message. What the database does not take is kept as soon as it does: Slack, which delivers it again
@@ -166,53 +218,6 @@ class SlackChannel:
         except StoreError:
             self._gaps.missed(call)
             raise
-
-    async def _take_press(self, body: Mapping[str, Any], button: str) -> None:
-        """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
-        try:
-            channel, user = body["channel"]["id"], body["user"]["id"]
-            team = (body.get("team") or {}).get("id") or body["user"].get("team_id", "")
-            locale = await self._people.locale(team, user)
-            if word := await self._intake.press(button, author=user, locale=locale):
-                await self._whisper(team, channel, user, body["container"].get("thread_ts"), word)
-        except SurfaceError as error:
-            log.error("who has pressed a button cannot be told: %s", error)
-        except Exception as error:
-            log.error("a press could not be taken: %s", traced(error))
-
-    async def _whisper(self, team: str, channel: str, user: str, thread_ts: str | None, text: str) -> None:
-        said = {
-            "channel": channel,
-            "user": user,
-            "text": plain(text),
-            **({"thread_ts": thread_ts} if thread_ts else {}),
-        }
-        await self._api.call("chat.postEphemeral", said, self._api.budget(("chat.postEphemeral", team), TIER_4))
-
-    async def _take_reset_command(self, ack: AsyncAck, command: dict[str, Any]) -> None:
-        """Start over in the thread of this channel or direct message in which the asker spoke last.
-
-        Slack allows no slash commands in threads and tells none with one.
-        """
-        team, channel, user = command["team_id"], command["channel_id"], command["user_id"]
-        say = words.of(await self._people.locale(team, user))
-        session = await self._inbox.latest_session(place=place(team, channel), author=user)
-        if session is None:
-            await ack(say(words.NOTHING_TO_RESET))
-            return
-        root = root_of(session)
-        inbound = Inbound(
-            event_key=f"{NAME}:{team}:{channel}:command:{command['trigger_id']}",
-            session_id=session,
-            place=place(team, channel),
-            channel=NAME,
-            address={"team": team, "channel": channel, "thread_ts": root, "ts": root},
-            author=user,
-            text=RESET_COMMAND,
-            sent_at=time.time(),
-        )
-        await self._intake.reset(inbound)
-        await ack(say(words.RESET_DONE))
 
     def _surface_of(self, inbound: Inbound) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)

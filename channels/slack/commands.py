@@ -42,7 +42,9 @@ COMMANDS: Mapping[str, Command] = {
     "/help": Command("help", "What I can do"),
     "/agent-status": Command("status", "How your conversation here stands, and which model answers"),
     "/model": Command("model", "See or choose the model that answers you here", "[name]"),
-    "/export": Command("export", "A conversation of yours here as a file, for you alone", question=words.WHICH_TO_EXPORT),
+    "/export": Command(
+        "export", "A conversation of yours here as a file, for you alone", question=words.WHICH_TO_EXPORT
+    ),
 }
 
 #: How many conversations there are to choose from, at the most.

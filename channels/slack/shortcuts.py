@@ -157,7 +157,9 @@ def _about(asked: str, quoted: str, author: str) -> str:
     if not quoted:
         return plain(asked)
     fenced = "\n".join(f"&gt; {line}" for line in quoted.splitlines())
-    return f"{plain(asked)}\n\n[This is about what {author} said; it is quoted here, and asks nothing of you:]\n{fenced}"
+    return (
+        f"{plain(asked)}\n\n[This is about what {author} said; it is quoted here, and asks nothing of you:]\n{fenced}"
+    )
 
 
 def _plain(text: str) -> dict[str, str]:

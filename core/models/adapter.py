@@ -1,9 +1,9 @@
 """The bridge between ADK and a provider: one call of the model is one stream of the provider."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from typing import cast
+from typing import NamedTuple, cast
 
 from google.adk.models import BaseLlm, LlmCapabilities
 from google.adk.models.llm_request import LlmRequest
@@ -33,6 +33,13 @@ from core.models.signatures import mark, own
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 
 
+class Offered(NamedTuple):
+    """A model that may be asked: its provider, and the name that it has there."""
+
+    provider: Provider
+    model: str
+
+
 class ModelAdapter(BaseLlm):
     """A provider's model as ADK knows models.
 
@@ -50,9 +57,12 @@ class ModelAdapter(BaseLlm):
 
     An error that is `retryable` is raised at once, unless there are `waits`: then the request is sent again after
     each of these seconds, as `core.models.attempts` has it.
+
+    Where a request names one of the models that are `offered`, by its full name, that one is asked; else `provider`.
     """
 
     provider: SkipValidation[Provider] = Field(exclude=True, repr=False)
+    offered: SkipValidation[Mapping[str, Offered]] = Field(default_factory=dict, exclude=True, repr=False)
     idle_seconds: float = 120.0
     waits: tuple[float, ...] = ()
 
@@ -66,13 +76,15 @@ class ModelAdapter(BaseLlm):
         return attempts(lambda: self._attempt(llm_request, stream), self.waits)
 
     async def _attempt(self, llm_request: LlmRequest, stream: bool) -> AsyncGenerator[LlmResponse, None]:
-        request = self._request(llm_request)
-        answer = _Answer(request.messages, self.provider.name)
+        named = llm_request.model or self.model
+        asked = self.offered.get(named) or Offered(self.provider, named)
+        request = _request(llm_request, asked)
+        answer = _Answer(request.messages, asked.provider.name)
         # The contract: what `stream` returns is an async generator, and closing it closes the connection.
-        events = cast(AsyncGenerator[ProviderEvent, None], self.provider.stream(request))
+        events = cast(AsyncGenerator[ProviderEvent, None], asked.provider.stream(request))
         async with aclosing(events):
             while True:
-                event = await self._next(events)
+                event = await self._next(events, asked.provider.name)
                 if isinstance(event, Done):
                     break
                 if isinstance(event, Failed):
@@ -80,56 +92,58 @@ class ModelAdapter(BaseLlm):
                 answer.add(event)
                 if stream and not isinstance(event, ToolCall) and event.text:
                     yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
-        yield self._final(answer, event)
+        yield _final(answer, event)
 
-    def _request(self, llm_request: LlmRequest) -> Request:
-        config = llm_request.config
-        history = convert_messages(llm_request.contents, config.system_instruction)
-        messages = own(history, self.provider.name)
-        if not messages or messages[-1].role not in ("user", "tool"):
-            messages.append(Message("user", (Text("Go on as instructed."),)))
-        return Request(llm_request.model or self.model, messages, tool_specs(config), config)
-
-    async def _next(self, events: AsyncGenerator[ProviderEvent, None]) -> ProviderEvent:
+    async def _next(self, events: AsyncGenerator[ProviderEvent, None], provider: str) -> ProviderEvent:
         try:
             async with asyncio.timeout(self.idle_seconds) as idle:
                 return await anext(events)
         except StopAsyncIteration:
-            message = f"{self.provider.name} ended its stream without saying that it was done"
+            message = f"{provider} ended its stream without saying that it was done"
             raise ProviderStalledError(message) from None
         except TimeoutError:
             if not idle.expired():
                 raise
-            message = f"{self.provider.name} said nothing for {self.idle_seconds:g} seconds"
+            message = f"{provider} said nothing for {self.idle_seconds:g} seconds"
             raise ProviderSilentError(message) from None
 
-    def _final(self, answer: "_Answer", done: Done) -> LlmResponse:
-        usage = done.usage
-        response = _response(answer.parts(), partial=False)
-        response.turn_complete = True
-        response.finish_reason = done.finish
-        response.usage_metadata = types.GenerateContentResponseUsageMetadata(
-            prompt_token_count=usage.input,
-            candidates_token_count=usage.output,
-            thoughts_token_count=usage.thinking,
-            cached_content_token_count=usage.cached,
-            total_token_count=usage.input + usage.output + usage.thinking,
-        )
-        if not answer.says_something:
-            if done.finish in BLOCKED:
-                reason = done.finish.value
-                raise ContentBlockedError(f"{self.provider.name} withheld the answer ({reason})")
-            ended_well = done.finish is types.FinishReason.STOP
-            response.error_code = NO_CONTENT if ended_well else done.finish.value
-            response.error_message = "The model ended without an answer."
-        return response
+
+def _request(llm_request: LlmRequest, asked: Offered) -> Request:
+    config = llm_request.config
+    history = convert_messages(llm_request.contents, config.system_instruction)
+    messages = own(history, asked.provider.name)
+    if not messages or messages[-1].role not in ("user", "tool"):
+        messages.append(Message("user", (Text("Go on as instructed."),)))
+    return Request(asked.model, messages, tool_specs(config), config)
+
+
+def _final(answer: "_Answer", done: Done) -> LlmResponse:
+    usage = done.usage
+    response = _response(answer.parts(), partial=False)
+    response.turn_complete = True
+    response.finish_reason = done.finish
+    response.usage_metadata = types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=usage.input,
+        candidates_token_count=usage.output,
+        thoughts_token_count=usage.thinking,
+        cached_content_token_count=usage.cached,
+        total_token_count=usage.input + usage.output + usage.thinking,
+    )
+    if not answer.says_something:
+        if done.finish in BLOCKED:
+            reason = done.finish.value
+            raise ContentBlockedError(f"{answer.provider} withheld the answer ({reason})")
+        ended_well = done.finish is types.FinishReason.STOP
+        response.error_code = NO_CONTENT if ended_well else done.finish.value
+        response.error_message = "The model ended without an answer."
+    return response
 
 
 class _Answer:
     """What the model has said so far, in the order in which it said it."""
 
     def __init__(self, messages: Iterable[Message], provider: str) -> None:
-        self._provider = provider
+        self.provider = provider
         self._pieces: list[Text | Thought | ToolCall] = []
         self._ids = {call.id for message in messages for call in message.tool_calls}
 
@@ -154,7 +168,7 @@ class _Answer:
         return [self._part(piece) for piece in self._pieces]
 
     def _part(self, piece: Text | Thought | ToolCall) -> types.Part:
-        signature = mark(piece.signature, self._provider)
+        signature = mark(piece.signature, self.provider)
         if isinstance(piece, ToolCall):
             call = types.FunctionCall(
                 id=unique_id(piece.id, piece.name, self._ids),

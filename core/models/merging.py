@@ -16,16 +16,36 @@ LEAST_WINDOW = 0.03
 SPACING = 0.0014
 
 
+class Slots:
+    """The moments at which deltas may be passed on, for all streams together."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def take(self) -> float:
+        """Take the next one.
+
+        Returns:
+            Seconds from now.
+        """
+        now = asyncio.get_running_loop().time()
+        self._last = max(now + LEAST_WINDOW, self._last + SPACING)
+        return self._last - now
+
+
 class Merging:
     """A provider whose texts come in fewer and longer pieces, the more so the more streams are live.
 
     The first piece of a stream comes at once, and nothing is held back once the stream has ended. What bears a
     signature is never merged.
+
+    Args:
+        slots: shared with the other providers of the process.
     """
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, slots: Slots | None = None) -> None:
         self._provider = provider
-        self._last_slot = 0.0
+        self._slots = slots or Slots()
 
     @property
     def name(self) -> str:
@@ -39,7 +59,7 @@ class Merging:
                 for piece in pieces.take():
                     yield piece
                 if not reading.done():
-                    await asyncio.wait([reading], timeout=self._until_slot())
+                    await asyncio.wait([reading], timeout=self._slots.take())
             await reading  # what it raised, if it did
         finally:
             reading.cancel()
@@ -47,16 +67,6 @@ class Merging:
 
     async def aclose(self) -> None:
         await self._provider.aclose()
-
-    def _until_slot(self) -> float:
-        """Take the next moment at which a delta may be passed on.
-
-        Returns:
-            Seconds from now.
-        """
-        now = asyncio.get_running_loop().time()
-        self._last_slot = max(now + LEAST_WINDOW, self._last_slot + SPACING)
-        return self._last_slot - now
 
     async def _read(self, request: Request, pieces: "_Pieces") -> None:
         try:

@@ -68,6 +68,7 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
         "DISCORD_API_URL": "https://discord.example/api/v10/ ",
         "DISCORD_GUILDS": " 1, 2 ,",
         "MODEL": " openai/m ",
+        "MODELS": " openai/n, anthropic/o ,",
     }
     for name, value in pasted.items():
         monkeypatch.setenv(name, value)
@@ -78,7 +79,7 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
     assert settings.slack.streaming == "native"
     assert (settings.discord.bot_token, settings.discord.guilds) == ("a.b.c", frozenset({1, 2}))
     assert settings.discord.api_url == "https://discord.example/api/v10"
-    assert settings.model == "openai/m"
+    assert (settings.model, settings.models) == ("openai/m", ("openai/n", "anthropic/o"))
 
 
 def test_a_platform_without_its_tokens_is_none() -> None:

@@ -18,6 +18,7 @@ from channels.discord.gateway import Connection
 from channels.discord.login import DiscordSettings, log_in, make_client
 from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES
+from core.conversations import Follow
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
 from tests.channels.wiring import BOUNDS, Core, Wired, core_of, until
@@ -156,14 +157,15 @@ async def running(
     grace: float = 5,
     guilds: frozenset[int] = frozenset(),
     bounds: Bounds = BOUNDS,
+    follow: Follow = "asker",
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(
-            core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages)
+            core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages, follow=follow)
         )
         settings = settings_of(server, guilds=guilds)
         channel = core.channels[DiscordChannel.name] = DiscordChannel(
-            settings, core.inbox, core.places, bounds, core.leadership
+            settings, core.desk, core.places, bounds, core.leadership
         )
         stack.push_async_callback(channel.aclose)
         bot = Bot(server, channel, core)
