@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from slack_bolt.async_app import AsyncApp
@@ -73,7 +74,8 @@ class SlackChannel:
         self._shortcuts = Shortcuts(
             self._surface_of, self._people, self._private, self._intake.commands, self._take, direct=settings.direct
         )
-        look = History(self._api, settings.direct).look
+        self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
+        look = History(self._api, self._hear).look
         self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
         self._socket = Socket(self._app, settings.app_token, on_back=self._gaps.open)
 
@@ -116,12 +118,13 @@ class SlackChannel:
         return StreamSurface(self._api, self._receipts, address, turn_id, self._streams, sessions=self._sessions)
 
     async def locale(self, inbound: Inbound) -> str:
-        return await self._people.locale(str(inbound.address["team"]), inbound.author)
+        return "" if inbound.is_bot else await self._people.locale(str(inbound.address["team"]), inbound.author)
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words; in a channel, where several may speak, the speaker's name comes first."""
-        users = {inbound.author, *users_named(inbound.text)}
+        users = {*([] if inbound.is_bot else [inbound.author]), *users_named(inbound.text)}
         names = await self._people.names(str(inbound.address["team"]), users)
+        names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         return Heard.of(to_words(inbound.text, names), names[inbound.author], inbound.attachments, alone=is_direct)
 
@@ -132,8 +135,8 @@ class SlackChannel:
     ) -> BoltResponse:
         """Hear every event before Bolt acknowledges it, so that what is acknowledged is kept.
 
-        What fails here is not acknowledged, and Slack delivers it again. Bolt, which would come afterwards, is not asked:
-        it would acknowledge an event for which its own `auth.test` fails.
+        What fails here is not acknowledged, and Slack delivers it again. Bolt, which would come afterwards, is not
+        asked: it would acknowledge an event for which its own `auth.test` fails.
         """
         del next
         if (deed := self._deed(body)) is not None:  # Slack: it waits for 3 seconds, and does not deliver it again
@@ -177,7 +180,7 @@ class SlackChannel:
         event = body.get("event") or {}
         match event.get("type"):
             case "app_mention" | "message":
-                if call := hear(body, self._settings.direct):
+                if call := self._hear(body):
                     await self._take(call)
                 elif change := changed(body):
                     await self._take_change(change)
@@ -214,10 +217,18 @@ class SlackChannel:
         as well, may do so later, and does so three times at the most.
         """
         try:
-            await self._intake.take(call)
+            if not await self._is_loop(call.inbound):
+                await self._intake.take(call)
         except StoreError:
             self._gaps.missed(call)
             raise
+
+    async def _is_loop(self, inbound: Inbound) -> bool:
+        """Whether only bots have spoken for so long that this one is left alone."""
+        if not inbound.is_bot:
+            return False
+        most = self._settings.bot_loop_limit
+        return await self._desk.conversations.bots_in_a_row(inbound.session_id, most) >= most
 
     def _surface_of(self, inbound: Inbound) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)

@@ -1,9 +1,10 @@
 """The slash commands.
 
-Slack: docs.slack.dev/interactivity/implementing-slash-commands. There are none in threads, and none is told with one: so
-which of his conversations somebody means may have to be asked.
+Slack: docs.slack.dev/interactivity/implementing-slash-commands. There are none in threads, and none is told with one:
+so which of his conversations somebody means may have to be asked.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,10 @@ from channels.slack.people import People
 from channels.slack.private import Private, Visitor
 from channels.slack.text import titled
 from core.conversations import Conversations, Recent
+from core.errors import StoreError
+from core.secrets import traced
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +47,7 @@ COMMANDS: Mapping[str, Command] = {
     "/help": Command("help", "What I can do"),
     "/agent-status": Command("status", "How your conversation here stands, and which model answers"),
     "/model": Command("model", "See or choose the model that answers you here", "[name]"),
-    "/export": Command(
-        "export", "A conversation of yours here as a file, for you alone", question=words.WHICH_TO_EXPORT
-    ),
+    "/export": Command("export", "A conversation of yours here as a file for you", question=words.WHICH_TO_EXPORT),
 }
 
 #: How many conversations there are to choose from, at the most.
@@ -71,7 +74,12 @@ class SlashCommands:
         """
         visitor, command = Visitor.of_command(body), COMMANDS[body["command"]]
         locale = await words.told(self._people.locale(visitor.team, visitor.user))
-        found = await self._conversations.recent(visitor.place, visitor.user, MOST)
+        try:
+            found = await self._conversations.recent(visitor.place, visitor.user, MOST)
+        except StoreError as error:
+            log.error("%s cannot be done: %s", command.name, traced(error))
+            await self._private.answer(visitor, words.of(locale).sorry(error.public))
+            return
         if command.question and len(found) > 1:
             await self._private.ask(visitor, words.of(locale)(command.question), _choices(command.name, found))
             return

@@ -1,7 +1,8 @@
 """What one person alone gets to see.
 
-Slack: docs.slack.dev/interactivity/handling-user-interaction. What somebody does comes with a `response_url`, which takes
-an answer for him alone wherever he is; `chat.postEphemeral` reaches him in threads too, where the bot is a member.
+Slack: docs.slack.dev/interactivity/handling-user-interaction. What somebody does comes with a `response_url`, which
+takes an answer for him alone wherever he is; `chat.postEphemeral` reaches him in threads too, where the bot is one of
+those in the channel.
 """
 
 from collections.abc import Mapping, Sequence
