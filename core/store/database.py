@@ -14,7 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from core.store.address import ANSWER_TIMEOUT, engine_options
 from core.store.faults import store_errors
+from core.store.schema import pulse
 from core.store.statement import Prepared, Statement
+from core.store.upsert import insert_of
 
 
 class Database:
@@ -79,9 +81,12 @@ class Database:
                 yield connection
 
     async def ping(self) -> None:
-        """Raises StoreError, if the database does not answer."""
-        async with self.read() as connection:
-            await connection.execute(sa.text("SELECT 1"))
+        """See that the database takes what is written.
+
+        Raises:
+            StoreError: it does not; why.
+        """
+        await self.run(_PULSE, now=time.time())
 
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         """The rows of one statement, a transaction of its own: one round trip, by the driver itself.
@@ -142,6 +147,15 @@ class _Single:
         if connection is not None:
             await connection.invalidate()
             await connection.close()
+
+
+def _pulse(dialect: str) -> sa.Insert:
+    now = sa.bindparam("now", type_=sa.Double)
+    insert = insert_of(dialect, pulse).values(id=sa.literal_column("1"), at=now)
+    return insert.on_conflict_do_update(index_elements=[pulse.c.id], set_={"at": insert.excluded.at})
+
+
+_PULSE = Statement(_pulse)
 
 
 def _read_json(text: str) -> Any:

@@ -1,5 +1,7 @@
 import asyncio
+from pathlib import Path
 
+import asyncpg
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -9,7 +11,7 @@ from core.store.database import Database
 from core.store.schema import state
 from core.store.statement import Statement
 from sandbox.postgres import PostgresSandbox
-from tests.core.conftest import Faulty
+from tests.core.conftest import Faulty, with_tables
 
 NAME, VALUE = sa.bindparam("name", type_=sa.Text), sa.bindparam("as", type_=sa.JSON)
 SET = Statement(
@@ -80,6 +82,49 @@ async def test_a_server_that_was_started_again_is_found_by_the_first_who_asks(
     assert await asyncio.gather(*(keys(database) for _ in range(4))) == [[]] * 4
     async with database.read() as connection:
         assert (await connection.execute(sa.select(state))).all() == []
+    await database.aclose()
+
+
+@pytest.mark.parametrize(
+    ("pragma", "said"),
+    [
+        ("query_only=ON", "SQLITE_READONLY): it can only be read, so see that the bot may write the file"),
+        ("max_page_count=1", "SQLITE_FULL): the disk that it is on is full, so make room there"),
+    ],
+)
+async def test_what_sqlite_does_not_take_is_told_with_what_to_do(tmp_path: Path, pragma: str, said: str) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
+    async with with_tables(Database(url)) as database:
+        await database.ping()
+    limited = Database(url)
+    sa.event.listen(limited.engine.sync_engine, "connect", lambda c, _: c.cursor().execute(f"PRAGMA {pragma}"))
+    for _ in range(2):
+        with pytest.raises(StoreError) as caught:
+            await limited.run(SET, name="k", **{"as": "x" * 100_000})
+        assert said in str(caught.value)
+    assert await keys(limited) == []
+    await limited.aclose()
+
+
+async def test_a_server_that_can_only_be_read_is_told_with_what_to_do_and_found_when_it_is_not(postgres: str) -> None:
+    name = sa.make_url(postgres).database
+    switch = "SET default_transaction_read_only = off; ALTER DATABASE {} SET default_transaction_read_only = {}"
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}' AND pid <> pg_backend_pid()"
+    database = Database(postgres)
+    await database.ping()
+    operator = await asyncpg.connect(postgres.replace("+asyncpg", ""))
+    await operator.execute(switch.format(name, "on"))
+    await operator.execute(others.format(name))
+    with pytest.raises(
+        StoreError, match=r"\(ReadOnlySQLTransactionError\): .* a DATABASE_URL of a server that"
+    ) as caught:
+        await database.ping()
+    assert caught.value.retryable
+    assert await keys(database) == []
+    await operator.execute(switch.format(name, "off"))
+    await operator.execute(others.format(name))
+    await operator.close()
+    await database.ping()
     await database.aclose()
 
 
