@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     tools: Annotated[tuple[str, ...], NoDecode] = ("core.tools:current_time",)
 
     database_url: str = ""
-    database_connections: int = Field(default=15, ge=2)
+    database_connections: int = Field(default=15, ge=3)
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)

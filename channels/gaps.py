@@ -238,7 +238,8 @@ class Gaps:
                     log.warning("%s: what was not heard cannot be caught up with yet: %s", self._channel, reason)
                     told = reason
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(wake.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await wake.wait()
                 wake.clear()
 
     async def _take_missed(self) -> None:

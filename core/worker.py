@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from core.errors import StoreError, TurnLostError
@@ -83,10 +84,9 @@ class Worker:
                     await self._claim()
                 except StoreError as error:
                     log.error("cannot look for waiting messages; trying again in %s s: %s", self._poll, traced(error))
-                try:
-                    await asyncio.wait_for(self._wake.wait(), self._poll)
-                except TimeoutError:
-                    continue
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll):
+                        await self._wake.wait()
             await self._ended.wait()
         finally:
             for task in tasks:

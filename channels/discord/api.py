@@ -15,6 +15,7 @@ from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Button, File, Priority
 from channels.discord.headers import Told, tracing
+from channels.discord.taking import Taking
 from channels.pacer import Pacer
 from core.secrets import traced
 
@@ -90,6 +91,7 @@ class DiscordApi:
         self._client = client
         self._silent = silent
         self._caller = Caller(pauses=pauses, speed=speed)
+        self._taking = Taking()
         assert client.user is None, "who has logged in before does not hear of the limits"
         client.http.http_trace = tracing(self._learn)  # discord.py reads it when it logs in, and hands on no headers
 
@@ -200,7 +202,7 @@ class DiscordApi:
 
         async def send() -> bool:
             place = self._message(channel, message)
-            await place.edit(content=text, view=_view(controls), allowed_mentions=NO_MENTIONS)
+            await self._taking.taken(place.edit(content=text, view=_view(controls), allowed_mentions=NO_MENTIONS))
             return True
 
         edited = await self._call("edit", send, self.edits(channel), priority=priority, is_admitted=is_admitted)
@@ -342,6 +344,10 @@ class DiscordApi:
             self.posts(channel).told(calls=told.calls, left=told.left, seconds=told.seconds)
         elif method == "PATCH" and found["message"]:
             self.edits(channel).told(calls=told.calls, left=told.left, seconds=told.seconds)
+
+    async def aclose(self) -> None:
+        """Wait for nothing more."""
+        await self._taking.aclose()
 
     def _message(self, channel: int, message: int) -> discord.PartialMessage:
         return self._client.get_partial_messageable(channel).get_partial_message(message)

@@ -145,6 +145,7 @@ class DiscordChannel:
 
     async def aclose(self) -> None:
         """Give back the connections; from now on nothing can be shown."""
+        await self._api.aclose()
         await self._client.close()
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> DiscordSurface:

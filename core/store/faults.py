@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from asyncpg.exceptions import InterfaceError, PostgresError
+from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -37,6 +37,10 @@ _ADVICE = {
     "TooManyConnectionsError": "all connections of the server are taken: lower DATABASE_CONNECTIONS",
 }
 
+#: What is raised when a database cannot be used. asyncpg: an internal error, when a server says in the middle of
+#: something else that it ends the connection.
+_FAULTS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error, PostgresError, InterfaceError, InternalClientError)
+
 
 @contextmanager
 def store_errors() -> Iterator[None]:
@@ -50,7 +54,7 @@ def store_errors() -> Iterator[None]:
         yield
     except IntegrityError:
         raise
-    except (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error, PostgresError, InterfaceError) as error:
+    except _FAULTS as error:
         fault: BaseException = error
         while fault.__cause__ is not None:
             fault = fault.__cause__

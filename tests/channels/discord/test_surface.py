@@ -65,6 +65,17 @@ async def thread(server: DiscordSandbox) -> Channel:
     return await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
 
 
+async def test_who_makes_the_last_call_of_a_window_does_not_wait_for_its_end(on: Shown) -> None:
+    assert await on.show("0", priority=Priority.PROGRESS)
+    begun = asyncio.get_running_loop().time()
+    for number in range(1, 6):
+        assert await on.show(str(number))
+    assert on.texts == ["5"]
+    assert not on.api.edits(int(on.question.channel.id)).try_admit(Priority.FINAL)
+    assert asyncio.get_running_loop().time() - begun < 3
+    await on.api.aclose()
+
+
 async def test_a_placeholder_grows_into_the_answer(on: Shown) -> None:
     assert await on.show("…", priority=Priority.PROGRESS)
     assert await on.show("It", priority=Priority.TICK)
