@@ -37,9 +37,6 @@ from tests import tables
 #: What may be chosen; and how many tokens of history are sent.
 MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
 
-#: What may be chosen; and how many tokens of history are sent.
-MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
-
 #: As far as the program looks back by default.
 BOUNDS = Bounds()
 
