@@ -212,7 +212,7 @@ class SlackChannel:
         said = await self._intake.commands.attempt("stop", "", asker)
         if not said.is_seen:
             self._intake.run(self._private.whisper(visitor, said.text), name="stop")
-        if not (await self._desk.conversations.status(session)).is_running:
+        if root and not (await self._desk.conversations.status(session)).is_running:
             self._sessions.rests(asker.address)
 
     async def _take(self, call: Call) -> None:
