@@ -11,11 +11,14 @@ from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels import words
 from channels.answer import Answerer
 from channels.channel import Channel
+from channels.desk import Desk
 from channels.discord.channel import DiscordChannel
 from channels.slack.channel import SlackChannel
 from core import garbage
 from core.agent import make_app
+from core.conversations import Conversations
 from core.errors import SettingsError, StoreError
+from core.feedback import Feedback
 from core.inbox import Inbox
 from core.journal import Journal
 from core.leadership import Leadership
@@ -34,7 +37,7 @@ from core.store.lock import held
 from core.store.migrate import migrate, pending, verify
 from core.tokens import TokenCounter
 from core.tools import load_tools
-from core.turns import Turns
+from core.turns import Turn, Turns
 from core.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -105,24 +108,33 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         stack.push_async_callback(runtime.aclose)
         await warm_up()
         turns, channels = Turns(database, lease), dict[str, Channel]()
+
+        async def answer(turn: Turn) -> None:
+            await answerer.answer(turn)
+
+        worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
+        inbox = Inbox(database, sessions, turns, worker, app=app.name)
+        conversations = Conversations(
+            database, turns, worker, app=app.name, models=tuple(choice.offered), budget=settings.history_tokens
+        )
         answerer = Answerer(
             runtime,
             turns,
             channels,
+            conversations,
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
             extras=frozenset(settings.reply_buttons),
         )
-        worker = Worker(turns, answerer.answer, limit=settings.turns_at_once, at_rest=garbage.collect)
-        inbox = Inbox(database, sessions, turns, worker, app=app.name)
+        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, settings.follow)
         places, bounds = Places(database), settings.catch_up
         if settings.slack is not None:
-            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, inbox, places, bounds)
+            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds)
             stack.push_async_callback(slack.aclose)
         if settings.discord is not None:
             discord = channels[DiscordChannel.name] = DiscordChannel(
-                settings.discord, inbox, places, bounds, Leadership(database, lease, DiscordChannel.name)
+                settings.discord, desk, places, bounds, Leadership(database, lease, DiscordChannel.name)
             )
             stack.push_async_callback(discord.aclose)
         if not channels:

@@ -18,6 +18,7 @@ from channels.slack.login import MOST_PROMPTS, PROMPTS, SlackSettings
 from channels.slack.streams import Streaming
 from channels.words import spoken
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
+from core.conversations import Follow
 from core.errors import SettingsError
 from core.models.catalog import Endpoints
 from core.secrets import remember
@@ -76,6 +77,7 @@ class Settings(BaseSettings):
 
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
+    follow: Follow = "asker"
 
     turn_seconds: float = Field(default=600, gt=0)
     model_idle_seconds: float = Field(default=120, gt=0)

@@ -3,15 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence, Set
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict
 
 from channels import words
-from channels.buttons import EXTRAS, Extra, button, under_answer
-from channels.channel import Channel, Priority
-from channels.reply import MOST_MESSAGES, Reply
+from channels.buttons import EXTRAS, Extra, button, growing, under_answer
+from channels.channel import Button, Channel, Priority, Surface
+from channels.reply import MOST_MESSAGES, Keep, Reply
 from channels.words import Words
 from core import turns
+from core.changes import UNDER_WAY
+from core.conversations import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
 from core.inbound import Inbound, storable
 from core.models.provider import Usage
@@ -27,11 +29,11 @@ MOST_ATTEMPTS = 3
 #: What is said of a turn that is ended, by the reason.
 _LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
 
+#: Seconds between two looks whether a turn that runs elsewhere has ended.
+LOOK_SECONDS = 1.0
+
 #: Seconds that a shutdown waits for tools.
 TOOL_SECONDS = 3.0
-
-#: Seconds that a reply waits until it is known in which language it speaks.
-LOCALE_SECONDS = 0.5
 
 
 class Answerer:
@@ -50,6 +52,7 @@ class Answerer:
         runtime: AgentRuntime,
         turns: Turns,
         channels: Mapping[str, Channel],
+        conversations: Conversations,
         *,
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
@@ -63,6 +66,9 @@ class Answerer:
         self._most_messages = most_messages
         self._most_attempts = most_attempts
         self._extras = extras
+        self._conversations = conversations
+        self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
+        self._revised = set[str]()  # the turns that run here while what they answer was edited
 
     async def answer(self, turn: Turn) -> None:
         """Run `turn` to its end; one that was begun before goes on with what stands. Cancelled, it still closes the
@@ -77,7 +83,7 @@ class Answerer:
             await self._turns.shown(turn, ids)
 
         try:
-            channel = self._channel(turn)
+            channel = self._channel(turn.inbound)
             surface = channel.surface(turn.inbound.address, turn_id=turn.origin)
             for place in [*(channel.surface(message.address) for message in turn.messages[:-1]), surface]:
                 if turn.has_waited:
@@ -87,17 +93,78 @@ class Answerer:
             known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
             if known != turn.chunks:
                 await keep(known)
-            say = await _words(channel, turn.inbound)
-            stop = [button("stop", turn.id, say)]
-            async with Reply(
-                surface, known=known, keep=keep, most=self._most_messages, say=say, controls=stop
-            ) as reply:
+            say = words.of(await words.told(channel.locale(turn.inbound)))
+            controls = await self._while_it_runs(turn, say)
+            async with self._reply(surface, known, keep, say, controls) as reply:
+                self._replies[turn.id] = reply
                 await self._in_reply(turn, reply)
         except StoreError:
             raise
         except Exception as error:
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
             await self._turns.end(turn, "failed", error=_cause(error))
+        finally:
+            self._replies.pop(turn.id, None)
+            self._revised.discard(turn.id)
+
+    async def reshow(self, turn_id: str, *, ending: str = "") -> None:
+        """Show the reply of a turn as it is to be seen now that what it answers was edited or deleted: at once while
+        it grows here, else when the turn has ended. A reply of which no text is kept, or not all messages stand, stays
+        as it is.
+
+        Args:
+            ending: a sentence to be seen below it, in the place of the buttons.
+
+        Raises:
+            StoreError: what is kept of it cannot be read.
+            SurfaceError: it cannot be shown.
+        """
+        latest = await self._conversations.latest(turn_id)
+        if latest is not None and not self._offer(latest):
+            await self._show_again(await self._ended(latest), ending)
+
+    def _offer(self, latest: Latest) -> bool:
+        """Show other buttons under a reply that grows here; false if it does not."""
+        reply = self._replies.get(latest.turn_id)
+        if reply is None or reply.is_closed:
+            return False
+        (self._revised.add if latest.is_revised else self._revised.discard)(latest.turn_id)
+        reply.offer(growing(latest.turn_id, reply.say, is_revised=latest.is_revised))
+        return True
+
+    async def _ended(self, latest: Latest) -> Latest | None:
+        """What stands of a turn when it has ended, whoever runs it; nothing if it is forgotten, or does not end."""
+        ended: Latest | None = latest
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._time_limit):
+                while ended is not None and ended.state in UNDER_WAY:
+                    await asyncio.sleep(LOOK_SECONDS)
+                    ended = await self._conversations.latest(latest.turn_id)
+                return ended
+        return None
+
+    async def _show_again(self, latest: Latest | None, ending: str) -> None:
+        if latest is None or latest.state != "done" or latest.text is None:
+            return
+        channel = self._channel(latest.inbound)
+        surface = channel.surface(latest.inbound.address, turn_id=latest.origin)
+        if tuple(await surface.find(latest.chunks)) != latest.chunks:
+            return
+        say = words.of(await words.told(channel.locale(latest.inbound)))
+        controls = under_answer(latest.turn_id, say, self._extras, is_revised=latest.is_revised)
+        async with self._reply(surface, latest.chunks, _as_it_was, say) as reply:
+            await reply.close(latest.text, ending=ending and say(ending), controls=() if ending else controls)
+
+    async def _while_it_runs(self, turn: Turn, say: Words) -> list[Button]:
+        """The buttons under a reply that grows. What another worker knew of an edit is not lost with it."""
+        if turn.is_resumed and (latest := await self._conversations.latest(turn.id)) and latest.is_revised:
+            self._revised.add(turn.id)
+        return growing(turn.id, say, is_revised=turn.id in self._revised)
+
+    def _reply(
+        self, surface: Surface, known: Sequence[str], keep: Keep, say: Words, controls: Sequence[Button] = ()
+    ) -> Reply:
+        return Reply(surface, known=known, keep=keep, most=self._most_messages, say=say, controls=controls)
 
     async def _in_reply(self, turn: Turn, reply: Reply) -> None:
         try:
@@ -150,7 +217,7 @@ class Answerer:
             await asyncio.wait([saying])
 
     async def _say(self, turn: Turn, reply: Reply, tools: "_Tools") -> Usage:
-        channel = self._channel(turn)
+        channel = self._channel(turn.inbound)
         heard = [await channel.read(message) for message in turn.messages]
         events = self._runtime.stream(
             user_id=turn.inbound.place,
@@ -181,10 +248,10 @@ class Answerer:
                         return event.usage
         raise ParleyError("the run ended without an outcome")
 
-    def _channel(self, turn: Turn) -> Channel:
-        channel = self._channels.get(turn.inbound.channel)
+    def _channel(self, inbound: Inbound) -> Channel:
+        channel = self._channels.get(inbound.channel)
         if channel is None:
-            raise SurfaceError(f"the channel {turn.inbound.channel} is not set up")
+            raise SurfaceError(f"the channel {inbound.channel} is not set up")
         return channel
 
     async def _cancelled(self, turn: Turn, reply: Reply, reason: str) -> None:
@@ -195,8 +262,9 @@ class Answerer:
             case turns.SHUTDOWN:
                 if not reply.is_closed:  # what is kept is shown by the next one
                     try:
-                        stop = [button("stop", turn.id, reply.say)]  # the next one hears of it
-                        await reply.close(reply.said.rstrip(), ending=reply.say(words.RESTARTING), controls=stop)
+                        controls = growing(turn.id, reply.say, is_revised=turn.id in self._revised)
+                        ending = reply.say(words.RESTARTING)
+                        await reply.close(reply.said.rstrip(), ending=ending, controls=controls)
                     except SurfaceError as error:
                         log.warning("turn %s: its reply does not say that it is handed back: %s", turn.id, error)
                 await self._turns.hand_back(turn)
@@ -212,22 +280,21 @@ class Answerer:
             controls = [button("retry", turn.id, say)]
             await reply.close(said, Priority.ERROR, ending=say.apology(sentence, turn.id), controls=controls)
         else:
-            controls = under_answer(turn.id, say, self._extras - {"feedback"}) if cause == turns.STOP else []
+            is_stopped = cause == turns.STOP
+            controls = self._under(turn, say, self._extras - {"feedback"}) if is_stopped else []
             await reply.close(said, ending=say(sentence), controls=controls)
         await self._turns.end(turn, state, error=cause)
 
     async def _show(self, turn: Turn, reply: Reply, text: str) -> None:
-        await reply.close(text, controls=under_answer(turn.id, reply.say, self._extras))
+        await reply.close(text, controls=self._under(turn, reply.say, self._extras))
         await self._turns.end(turn, "done")
 
+    def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
+        return under_answer(turn.id, say, extras, is_revised=turn.id in self._revised)
 
-async def _words(channel: Channel, inbound: Inbound) -> Words:
-    """The language that the reply to a message speaks."""
-    try:
-        async with asyncio.timeout(LOCALE_SECONDS):
-            return words.of(await channel.locale(inbound))
-    except TimeoutError:
-        return words.of("")
+
+async def _as_it_was(_ids: Sequence[str]) -> None:
+    """All messages stand, and the same ones are shown again."""
 
 
 class _Tools:

@@ -29,6 +29,16 @@ def button(wish: Wish, turn_id: str, say: Words) -> Button:
     return Button(f"{wish}:{turn_id}", say(_LABELS[wish]), _STYLES.get(wish, ""))
 
 
+def growing(turn_id: str, say: Words, *, is_revised: bool = False) -> list[Button]:
+    """The buttons under a reply that grows.
+
+    Args:
+        is_revised: whether what it answers was edited since.
+    """
+    wishes: list[Wish] = ["revise", "stop"] if is_revised else ["stop"]
+    return [button(wish, turn_id, say) for wish in wishes]
+
+
 def under_answer(turn_id: str, say: Words, extras: Collection[Extra], *, is_revised: bool = False) -> list[Button]:
     """The buttons under an answer that has come to its end.
 

@@ -194,8 +194,8 @@ class Surface(Protocol):
         """
         ...
 
-    async def say(self, text: str) -> None:
-        """Post one message that is no turn's reply.
+    async def say(self, text: str, file: File | None = None) -> None:
+        """Post one message that is no turn's reply, with a file.
 
         Raises:
             SurfaceError: it cannot be shown.

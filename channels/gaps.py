@@ -158,12 +158,12 @@ class Gaps:
 
     async def hear(self, call: Call) -> None:
         """Take in what was just said, behind what was said before it in its place and was not heard or kept yet. A
-        reset waits for nothing that was not heard.
+        command waits for nothing that was not heard.
 
         Raises:
             StoreError: it is not kept yet, and will be as soon as that can be done.
         """
-        if self._holds and (self._is_open or not self._began.is_set()) and not call.is_reset:
+        if self._holds and (self._is_open or not self._began.is_set()) and call.command is None:
             try:
                 async with asyncio.timeout(BEHIND_SECONDS):
                     await self._began.wait()

@@ -1,4 +1,4 @@
-"""What becomes of a message that a channel has heard: a turn, a reset, or nothing."""
+"""What becomes of what a channel hears: of messages, their edits and deletions, and of presses."""
 
 import asyncio
 import logging
@@ -8,14 +8,19 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from channels import words
-from channels.buttons import wished
+from channels.buttons import Wish, wished
 from channels.channel import Surface
+from channels.commands import Asker, Commands, Name, command_in
+from channels.desk import Desk
 from channels.receipts import Receipts
+from channels.words import Words
 from core.again import Refused
+from core.changes import Taken
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Accepted, Inbox
+from core.inbox import Accepted
 from core.secrets import traced
+from core.stopping import Stopped
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +31,7 @@ class Call:
 
     Attributes:
         is_called: whether it calls the bot by name or is written to it alone. Otherwise it is one that the
-            bot answers only where it speaks already.
+            bot answers only where it speaks already, and only if that is for it.
         is_late: whether it was said a while ago, and others after it may have been heard before.
     """
 
@@ -35,13 +40,16 @@ class Call:
     is_late: bool = False
 
     @property
-    def is_reset(self) -> bool:
-        """Whether it asks for nothing but to start over."""
-        return self.is_called and self.inbound.text.strip(" .!/").lower() == "reset"
+    def command(self) -> tuple[Name, str] | None:
+        """What it asks for, and of what, if that is a command and nothing else."""
+        return command_in(self.inbound.text) if self.is_called and not self.inbound.attachments else None
 
 
 class Intake:
     """Takes in what a channel hears.
+
+    Attributes:
+        commands: for those that come as something else than a message.
 
     Args:
         surface: where the answer to a message is shown.
@@ -50,12 +58,13 @@ class Intake:
 
     def __init__(
         self,
-        inbox: Inbox,
+        desk: Desk,
         receipts: Receipts,
         surface: Callable[[Inbound], Surface],
         locale: Callable[[Inbound], Awaitable[str]],
     ) -> None:
-        self._inbox = inbox
+        self.commands = Commands(desk, receipts)
+        self._desk = desk
         self._receipts = receipts
         self._surface = surface
         self._locale = locale
@@ -74,13 +83,52 @@ class Intake:
 
     async def _take(self, call: Call) -> None:
         inbound = call.inbound
-        if not call.is_called and not await self._inbox.is_session(inbound.session_id):
+        if not (call.is_called or await self._is_for_the_bot(inbound)):
             return
-        if call.is_reset:
-            if await self.reset(inbound, is_late=call.is_late):
-                self.run(self._say(inbound, words.RESET_DONE), name="confirmation")
-        elif await self._inbox.accept(inbound) is Accepted.WAITS:
+        if call.command is not None:
+            await self._do(*call.command, call)
+        elif await self._desk.inbox.accept(inbound) is Accepted.WAITS:
             self._receipts.give(inbound.address)
+
+    async def _is_for_the_bot(self, inbound: Inbound) -> bool:
+        return await self._desk.conversations.answers(inbound, called=False, follow=self._desk.follow)
+
+    async def _do(self, name: Name, argument: str, call: Call) -> None:
+        """Do what a message asks for, once however often it is heard, and say there what came of it."""
+        inbound = call.inbound
+        is_kept_by_itself = name == "reset" and await self._desk.inbox.is_session(inbound.session_id)
+        if not (is_kept_by_itself or await self._desk.inbox.note(inbound)):
+            return
+        if name == "stop" and call.is_late:  # what runs now is something else
+            return
+        asker = Asker.of(inbound, await words.told(self._locale(inbound)), is_late=call.is_late)
+        said = await self.commands.attempt(name, argument, asker)
+        if not said.is_seen:
+            self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
+
+    async def edited(self, event_key: str, text: str) -> None:
+        """Take note that a message was edited: what waits is answered as it says now, and under an answer that is
+        given already stands a button to have it answered anew.
+
+        Args:
+            text: as `Inbound.text` has it.
+
+        Raises:
+            StoreError: it could not be noted, and must not be acknowledged.
+        """
+        revised = await self._desk.inbox.revise(event_key, text)
+        if isinstance(revised, Taken):
+            self.run(self._desk.reshow(revised.turn_id), name="edit")
+
+    async def deleted(self, event_key: str) -> None:
+        """Take note that a message was deleted: it is not answered any more, or the answer says what became of it.
+
+        Raises:
+            StoreError: it could not be noted, and must not be acknowledged.
+        """
+        withdrawn = await self._desk.inbox.withdraw(event_key)
+        if isinstance(withdrawn, Taken) and withdrawn.is_alone and not withdrawn.is_under_way:
+            self.run(self._desk.reshow(withdrawn.turn_id, ending=words.WITHDRAWN), name="deletion")
 
     async def press(self, button: str, *, author: str, locale: str) -> str:
         """Do what a button is there for.
@@ -94,17 +142,26 @@ class Intake:
             What there is to say to him about it, if anything.
         """
         say = words.of(locale)
-        match wished(button):
-            case ("retry" | "regenerate" | "revise") as kind, turn_id:
-                pass
-            case _:
-                return say(words.NOT_MINE)
+        wish = wished(button)
+        if wish is None:
+            return say(words.NOT_MINE)
         try:
-            again = await self._inbox.again(turn_id, author=author, kind=kind)
+            return await self._grant(*wish, author, say)
         except StoreError as error:
-            log.error("a turn cannot be answered once more: %s", traced(error))
+            log.error("what a press asks for cannot be done: %s", traced(error))
             return say.sorry(error.public)
-        match again:
+
+    async def _grant(self, wish: Wish, turn_id: str, author: str, say: Words) -> str:
+        match wish:
+            case "stop":
+                stopped = await self._desk.conversations.stop_turn(turn_id, author)
+                return {Stopped.NOT_THEIRS: say(words.NOT_YOURS_TO_STOP), Stopped.OVER: say(words.ENDED)}.get(
+                    stopped, ""
+                )
+            case "good" | "bad":
+                is_given = await self._desk.feedback.give(turn_id, author, wish)
+                return say(words.NOTED if is_given else words.FORGOTTEN)
+        match await self._desk.inbox.again(turn_id, author=author, kind=wish):
             case Refused.NOT_THEIRS:
                 return say(words.NOT_YOURS)
             case Refused.OVER:
@@ -115,17 +172,6 @@ class Intake:
                 self._receipts.give(inbound.address)
         return ""
 
-    async def reset(self, inbound: Inbound, *, is_late: bool = False) -> bool:
-        """Start the session of `inbound` over; false if that was done before, or comes too late.
-
-        Raises:
-            StoreError: nothing was changed.
-        """
-        dropped = await self._inbox.reset(inbound, is_late=is_late)
-        for waiting in dropped or ():
-            self._receipts.take_back(waiting.address)
-        return dropped is not None
-
     async def settle(self, seconds: float) -> None:
         """Wait for errands and receipts, but for each no longer than so many seconds."""
         if self._errands:
@@ -134,12 +180,13 @@ class Intake:
 
     def run(self, errand: Coroutine[Any, Any, None], *, name: str) -> None:
         """Do something that nobody waits for but `settle`."""
-        task = asyncio.create_task(errand, name=name)
+        task = asyncio.create_task(_run(errand, name), name=name)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
 
-    async def _say(self, inbound: Inbound, sentence: str) -> None:
-        try:
-            await self._surface(inbound).say(words.of(await self._locale(inbound))(sentence))
-        except SurfaceError as error:
-            log.error("the reset cannot be confirmed: %s", error)
+
+async def _run(errand: Coroutine[Any, Any, None], name: str) -> None:
+    try:
+        await errand
+    except (StoreError, SurfaceError) as error:
+        log.error("%s: it cannot be shown: %s", name, traced(error))

@@ -168,8 +168,10 @@ class MessageSurface(ABC):
         own = await self._own()
         return [*(own[position] for position in sorted(own)), *filter(_is_file, recorded)]
 
-    async def say(self, text: str) -> None:
-        await self._post(0, text, (), Priority.FINAL, None)
+    async def say(self, text: str, file: File | None = None) -> None:
+        posted = await self._post(0, text, (), Priority.FINAL, None)
+        if posted is not None and file is not None:
+            await self._attach(file, posted.id, None, _unrecorded)
 
     def waits(self) -> None:
         self._receipts.give(self._address)
@@ -319,6 +321,10 @@ async def _clear_away(delete: Callable[[str], Awaitable[None]], id_: str) -> Non
         await delete(id_)
     except RefusedError as refusal:
         log.error("what is left over of a reply stays: %s", refusal)
+
+
+async def _unrecorded(_file_id: str) -> None:
+    """Of what is no reply, nothing is shown again."""
 
 
 def _is_file(id_: str) -> bool:

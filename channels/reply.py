@@ -133,6 +133,12 @@ class Reply:
         self._status = line
         self._hear()
 
+    def offer(self, controls: Sequence[Button]) -> None:
+        """Show other buttons while it grows."""
+        if not self.is_closed:
+            self._controls = controls
+            self._touch()
+
     async def close(
         self,
         text: str,

@@ -4,8 +4,10 @@ The sentences below are English, and what the catalogue in `locales` goes by; so
 `core.endings` that people read. `make words` brings the catalogue in step with them.
 """
 
+import asyncio
 import gettext
 import re
+from collections.abc import Awaitable
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -67,7 +69,6 @@ EXPORTED = "This is what was said in this conversation."
 MUTED = "I keep quiet here until somebody calls me by name or says `listen` to me."
 LISTENING = "I listen again: what follows on my answers is for me, even if nobody calls me by name."
 HELPS = "Call me by name, or write to me alone, and I answer. I know these words as well:"
-NO_ARGUMENT = "I do not understand what comes behind `{name}`."
 NOT_FOR_YOU = "You may not write here, so I do nothing for you here."
 NOTHING_TO_READ = "There is nothing in this message that I can read."
 STATUS_MODEL = "Model: `{model}`"
@@ -94,6 +95,9 @@ ASK_ABOUT = "Ask about this"
 _LOCALES = Path(__file__).with_name("locales")
 _DOMAIN = "parley"
 _ENGLISH = "en"
+
+#: Seconds that is waited to know in which language to speak.
+LOCALE_SECONDS = 0.5
 
 #: What it speaks.
 LANGUAGES = (_ENGLISH, *sorted(path.name for path in _LOCALES.iterdir() if path.is_dir()))
@@ -149,6 +153,15 @@ def of(locale: str) -> Words:
         locale: a person's, as a platform names it (`ko`, `ko-KR`, `ko_KR.UTF-8`); empty if it does not.
     """
     return _words(spoken(locale) or _default.get())
+
+
+async def told(locale: Awaitable[str]) -> str:
+    """A locale that a platform is asked for; empty if it takes its time."""
+    try:
+        async with asyncio.timeout(LOCALE_SECONDS):
+            return await locale
+    except TimeoutError:
+        return ""
 
 
 def spoken(locale: str) -> str:

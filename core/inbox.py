@@ -176,6 +176,30 @@ class Inbox:
         self._end(ended, WITHDRAWN)
         return withdrawn
 
+    async def note(self, inbound: Inbound) -> bool:
+        """Keep that a message was heard that is a command, and no question; its words are not kept.
+
+        Returns:
+            Whether it was not here before.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        generation = sa.select(sessions.c.generation).where(sessions.c.id == inbound.session_id).scalar_subquery()
+        values = {
+            "event_key": inbound.event_key,
+            "session": inbound.session_id,
+            "generation": sa.func.coalesce(generation, 1),
+            "place": inbound.place,
+            "author": inbound.author,
+            "sent_at": inbound.sent_at,
+            "accepted_at": time.time(),
+            "outcome": "command",
+        }
+        async with self._database.write() as connection:
+            noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
+            return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
+
     async def reset(self, inbound: Inbound, *, is_late: bool = False) -> list[Inbound] | None:
         """Keep a message that starts its session over, and do so: what is stored of the session goes, what
         waits is not answered, and what still runs can store nothing more.
@@ -226,6 +250,7 @@ class Inbox:
         """The session at `place` in which `author` spoke last."""
         query = (
             sa.select(inbox.c.session)
+            .join(sessions, sessions.c.id == inbox.c.session)
             .where(inbox.c.place == place, inbox.c.author == author, inbox.c.outcome.is_distinct_from("overheard"))
             .order_by(inbox.c.sent_at.desc())
             .limit(1)
@@ -278,7 +303,8 @@ class Inbox:
         return Accepted.WAITS if is_behind else Accepted.NEXT
 
     async def _start_over(self, connection: AsyncConnection, session_id: str, until: float) -> list[Inbound]:
-        """Begin a new generation, to which belongs what waits and was said after `until`.
+        """Begin a new generation, to which belongs what waits and was said after `until`, but for what asks for an
+        answer of the old one once more.
 
         Returns:
             What else waited.
@@ -286,9 +312,9 @@ class Inbox:
         await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
         generation = await self._service.begin_generation(connection, session_id)
         here = inbox.c.session == session_id
-        later = here & is_waiting(inbox) & (inbox.c.sent_at > until)
+        later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
         await connection.execute(sa.update(inbox).where(later).values(generation=generation))
-        waiting = here & is_waiting(inbox) & (inbox.c.sent_at <= until)
+        waiting = here & is_waiting(inbox) & (inbox.c.generation != generation)
         dropped = (await connection.execute(sa.select(inbox.c.inbound).where(waiting))).scalars().all()
         await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
         needed = sa.exists().where(

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.secrets import traced
 from core.store.database import Database
 from core.store.schema import inbox, tool_calls, turns, workers
+from core.waiting import is_waiting
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,8 @@ class Pruning:
     """Takes away what is of no use any more.
 
     Of messages, their author's newest at a place stays: it tells where he speaks. What was said and answered is not
-    lost with its turn: sessions keep that. A worker counts as gone for good an hour after its lease has ended.
+    lost with its turn: sessions keep that. A turn stays for as long as one that answers its messages once more. A
+    worker counts as gone for good an hour after its lease has ended.
 
     Args:
         days: how long a turn is kept after its end.
@@ -60,18 +62,30 @@ class Pruning:
         async with self._database.write() as connection:
             before, an_hour_ago = self._database.now - self._days * DAY, self._database.now - HOUR
             return (
-                await _delete(connection, turns, turns.c.finished_at < before)
+                await _delete(connection, turns, _is_forgotten(before))
                 + await _delete(connection, inbox, _is_of_no_use(before))
                 + await _delete(connection, tool_calls, tool_calls.c.begun_at < before)
                 + await _delete(connection, workers, workers.c.lease < an_hour_ago)
             )
 
 
+def _is_forgotten(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
+    """Whether a turn has ended long ago, as have all others that answer its messages, and none is asked for."""
+    other = turns.alias("other")
+    is_young = other.c.finished_at.is_(None) | (other.c.finished_at >= before)
+    is_needed = sa.exists().where(other.c.session == turns.c.session, other.c.origin == turns.c.origin, is_young)
+    is_wanted = sa.exists().where(inbox.c.session == turns.c.session, is_waiting(inbox), inbox.c.parent == turns.c.id)
+    return (turns.c.finished_at < before) & ~is_needed & ~is_wanted
+
+
 def _is_of_no_use(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
-    """Whether a message of the inbox is old, has come to its end, and is not its author's newest at its place."""
+    """Whether a message of the inbox is old, has come to its end, and is not its author's newest at its place: the
+    newest that was for the bot, or the newest of all.
+    """
     newer = inbox.alias("newer")
+    same_kind = newer.c.outcome.is_distinct_from("overheard") | (inbox.c.outcome == "overheard")
     is_followed = sa.exists().where(
-        newer.c.place == inbox.c.place, newer.c.author == inbox.c.author, newer.c.sent_at > inbox.c.sent_at
+        newer.c.place == inbox.c.place, newer.c.author == inbox.c.author, newer.c.sent_at > inbox.c.sent_at, same_kind
     )
     has_turn = sa.exists().where(turns.c.id == inbox.c.turn)
     has_ended = inbox.c.outcome.is_not(None) | (inbox.c.turn.is_not(None) & ~has_turn)

@@ -20,6 +20,7 @@ from bot.manifest import Platform, manifest
 from bot.settings import Settings
 from channels.budget import Window
 from channels.channel import Limits
+from channels.desk import Desk
 from channels.discord import api as discord_api
 from channels.discord import surface as discord_surface
 from channels.discord.channel import DiscordChannel
@@ -368,7 +369,9 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), Box()
     database = Database("sqlite+aiosqlite://")
     leadership = Leadership(database, Lease(database), DiscordChannel.name)
-    channel = DiscordChannel(settings, cast(Inbox, box), Places(database), Bounds(), leadership)
+    nothing: Any = None  # no message of the pages asks for it
+    desk = Desk(cast(Inbox, box), nothing, nothing, nothing)
+    channel = DiscordChannel(settings, desk, Places(database), Bounds(), leadership)
     try:
         await migrate(database)
         await channel.start()

@@ -10,9 +10,10 @@ from time import time
 from typing import Any
 
 from channels.answer import Answerer
-from channels.channel import Heard, Limits, Plan, Priority, Record, Surface
+from channels.channel import File, Heard, Limits, Plan, Priority, Record, Surface
 from core import garbage
 from core.agent import AgentConfig, make_app
+from core.conversations import Conversations
 from core.inbound import Inbound
 from core.inbox import Inbox
 from core.lease import Lease
@@ -110,7 +111,7 @@ class _Board:
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         return list(recorded)
 
-    async def say(self, text: str) -> None:
+    async def say(self, text: str, file: File | None = None) -> None:
         return
 
     def waits(self) -> None: ...
@@ -167,7 +168,6 @@ async def at_work(
         stack.push_async_callback(runtime.aclose)
         await warm_up()
         turns, place = Turns(database, lease), Place()
-        answerer = Answerer(runtime, turns, {place.name: place}, time_limit=600)
 
         async def written(turn: Turn) -> None:
             await turns.shown(turn, ["1"])
@@ -185,6 +185,8 @@ async def at_work(
             ended(turn)
 
         worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect)
+        conversations = Conversations(database, turns, worker, app=app.name, models=["quiet"], budget=0)
+        answerer = Answerer(runtime, turns, {place.name: place}, conversations, time_limit=600)
         garbage.settle()
         tasks = [asyncio.create_task(lease.keep(), name="lease"), asyncio.create_task(worker.run(), name="worker")]
         try:

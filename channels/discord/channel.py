@@ -10,6 +10,8 @@ import discord
 
 from channels import words
 from channels.channel import Heard
+from channels.commands import Asker
+from channels.desk import Desk
 from channels.discord.api import DiscordApi
 from channels.discord.commands import reset_command
 from channels.discord.gateway import PULSE, Connection, Gateway
@@ -23,7 +25,6 @@ from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from core.errors import ParleyError, SettingsError, StoreError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Inbox
 from core.leadership import Leadership
 from core.places import Places
 from core.secrets import traced
@@ -56,14 +57,13 @@ class DiscordChannel:
     pulse = PULSE
 
     def __init__(
-        self, settings: DiscordSettings, inbox: Inbox, places: Places, bounds: Bounds, leadership: Leadership
+        self, settings: DiscordSettings, desk: Desk, places: Places, bounds: Bounds, leadership: Leadership
     ) -> None:
         self._settings = settings
-        self._inbox = inbox
         self._client = make_client(settings)
         self._api = DiscordApi(self._client, silent=settings.silent)
         self._receipts = receipts(self._api)
-        self._intake = Intake(inbox, self._receipts, self._surface_of, self.locale)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
         look = History(self._api, serves=self._serves, hear=self._call_in).look
         self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=True)
         self._gateway = Gateway(self._connection, on_back=self._gaps.open)
@@ -214,7 +214,7 @@ class DiscordChannel:
         Raises:
             StoreError: it could not be kept.
         """
-        if self._settings.auto_thread and call.is_called and not call.is_reset:
+        if self._settings.auto_thread and call.is_called and call.command is None:
             call = await self._in_thread(call)
         await self._intake.take(call)
 
@@ -259,29 +259,20 @@ class DiscordChannel:
 
     async def _reset(self, interaction: discord.Interaction) -> str:
         """What there is to say about it."""
-        say = words.of(interaction.locale.value)
-        guild, channel = interaction.guild_id, interaction.channel
+        guild, channel, locale = interaction.guild_id, interaction.channel, interaction.locale.value
         if channel is None or not self._serves(guild):
-            return say(words.NOT_HERE)
-        session = session_id(guild, channel, interaction.user.id, self._settings.sessions)
-        inbound = Inbound(
-            event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
-            session_id=session,
+            return words.of(locale)(words.NOT_HERE)
+        asker = Asker(
+            session_id=session_id(guild, channel, interaction.user.id, self._settings.sessions),
             place=place(guild, channel),
+            author=str(interaction.user.id),
             channel=NAME,
             address={"channel": str(channel.id), "message": str(interaction.id), "speaker": "", "author": ""},
-            author=str(interaction.user.id),
-            text=interaction.command.name if interaction.command else "",
+            event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
+            locale=locale,
             sent_at=sent_at(interaction.id),
         )
-        try:
-            if not await self._inbox.is_session(session):
-                return say(words.NOTHING_TO_RESET)
-            await self._intake.reset(inbound)
-        except StoreError as error:
-            log.error("a session cannot be reset: %s", traced(error))
-            return say.sorry(error.public)
-        return say(words.RESET_DONE)
+        return (await self._intake.commands.run("reset", "", asker)).text
 
     def _serves(self, guild: int | None) -> bool:
         guilds = self._settings.guilds

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,8 @@ from slack_bolt.response import BoltResponse
 
 from channels import words
 from channels.channel import Heard
+from channels.commands import Asker
+from channels.desk import Desk
 from channels.gaps import Bounds, Gaps
 from channels.intake import Intake
 from channels.slack import events
@@ -30,7 +31,6 @@ from channels.slack.text import plain, to_words, users_named
 from channels.slack.tiers import TIER_4
 from core.errors import SettingsError, SurfaceError
 from core.inbound import Inbound
-from core.inbox import Inbox
 from core.places import Places
 from core.secrets import traced
 from core.shares import Uses
@@ -53,8 +53,8 @@ class SlackChannel:
     name = NAME
     pulse = max(PING_INTERVAL, PROOF_INTERVAL)
 
-    def __init__(self, settings: SlackSettings, inbox: Inbox, places: Places, bounds: Bounds) -> None:
-        self._inbox = inbox
+    def __init__(self, settings: SlackSettings, desk: Desk, places: Places, bounds: Bounds) -> None:
+        self._desk = desk
         self._app_token = settings.app_token
         self._client = client(settings)
         self._api = SlackApi(self._client)
@@ -63,7 +63,7 @@ class SlackChannel:
         self._settings = settings
         self._sessions = Sessions(self._api)
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
-        self._intake = Intake(inbox, self._receipts, self._surface_of, self.locale)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
@@ -164,7 +164,7 @@ class SlackChannel:
         try:
             channel, user = body["channel"]["id"], body["user"]["id"]
             team = (body.get("team") or {}).get("id") or body["user"].get("team_id", "")
-            locale = await self._people.locale(team, user)
+            locale = await words.told(self._people.locale(team, user))
             if word := await self._intake.press(button, author=user, locale=locale):
                 await self._whisper(team, channel, user, body["container"].get("thread_ts"), word)
         except SurfaceError as error:
@@ -187,24 +187,18 @@ class SlackChannel:
         Slack allows no slash commands in threads and tells none with one.
         """
         team, channel, user = command["team_id"], command["channel_id"], command["user_id"]
-        say = words.of(await self._people.locale(team, user))
-        session = await self._inbox.latest_session(place=place(team, channel), author=user)
-        if session is None:
-            await ack(say(words.NOTHING_TO_RESET))
-            return
-        root = root_of(session)
-        inbound = Inbound(
-            event_key=f"{NAME}:{team}:{channel}:command:{command['trigger_id']}",
+        session = await self._desk.inbox.latest_session(place=place(team, channel), author=user)
+        root = root_of(session) if session else ""
+        asker = Asker(
             session_id=session,
             place=place(team, channel),
+            author=user,
             channel=NAME,
             address={"team": team, "channel": channel, "thread_ts": root, "ts": root},
-            author=user,
-            text=RESET_COMMAND,
-            sent_at=time.time(),
+            event_key=f"{NAME}:{team}:{channel}:command:{command['trigger_id']}",
+            locale=await words.told(self._people.locale(team, user)),
         )
-        await self._intake.reset(inbound)
-        await ack(say(words.RESET_DONE))
+        await ack((await self._intake.commands.run("reset", "", asker)).text)
 
     def _surface_of(self, inbound: Inbound) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)

@@ -37,7 +37,8 @@ sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 #: A row that asks for the messages of a turn to be answered once more has that turn for its `parent`, and for its
 #: `kind` how (see `turns`). `outcome` is there for what no turn answers, and says why: `reset` (it asked for nothing
 #: else), `dropped` (by a reset), `stopped`, `withdrawn` (deleted by its author; also when a turn had taken it),
-#: `unreadable`, `overheard` (it was said to others, and is kept without its words, to know who spoke last).
+#: `unreadable`, `command` (it asks for something else than an answer; without its words), `overheard` (it was said to
+#: others, and is kept without its words, to know who spoke last).
 inbox = sa.Table(
     "inbox",
     metadata,

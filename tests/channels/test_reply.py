@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from channels import reply as reply_module
-from channels.channel import Limits, Plan, Priority, Record
+from channels.channel import File, Limits, Plan, Priority, Record
 from channels.reply import Reply
 from channels.words import PLACEHOLDER
 from core.errors import SurfaceError
@@ -82,7 +82,7 @@ class Board:
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         return list(self.messages)
 
-    async def say(self, text: str) -> None:
+    async def say(self, text: str, file: File | None = None) -> None:
         raise AssertionError(f"a reply says nothing beside itself: {text}")
 
     def waits(self) -> None:

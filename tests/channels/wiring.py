@@ -11,9 +11,12 @@ import sqlalchemy as sa
 
 from channels.answer import Answerer
 from channels.channel import Channel
+from channels.desk import Desk
 from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app
+from core.conversations import Conversations, Follow
 from core.errors import StoreError
+from core.feedback import Feedback
 from core.inbox import Inbox
 from core.leadership import Leadership
 from core.lease import Lease
@@ -26,10 +29,13 @@ from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
-from core.turns import Turns
+from core.turns import Turn, Turns
 from core.worker import Worker
 from sandbox.models import ScriptedOpenAI
 from tests import tables
+
+#: What may be chosen; and how many tokens of history are sent.
+MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
 
 #: As far as the program looks back by default.
 BOUNDS = Bounds()
@@ -43,6 +49,7 @@ class Core:
     database: Database
     turns: Turns
     inbox: Inbox
+    desk: Desk
     places: Places
     leadership: Leadership
     answerer: Answerer
@@ -51,7 +58,9 @@ class Core:
 
 
 @asynccontextmanager
-async def core_of(tmp_path: Path, *script: Any, time_limit: float, most_messages: int) -> AsyncIterator[Core]:
+async def core_of(
+    tmp_path: Path, *script: Any, time_limit: float, most_messages: int, follow: Follow = "asker"
+) -> AsyncIterator[Core]:
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
         database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
@@ -65,11 +74,17 @@ async def core_of(tmp_path: Path, *script: Any, time_limit: float, most_messages
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         turns, channels = await successor(database), dict[str, Channel]()
-        answerer = Answerer(runtime, turns, channels, time_limit=time_limit, most_messages=most_messages)
-        worker = Worker(turns, answerer.answer)
+
+        async def answer(turn: Turn) -> None:
+            await answerer.answer(turn)
+
+        worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
+        conversations = Conversations(database, turns, worker, app=app.name, models=MODELS, budget=BUDGET)
+        answerer = Answerer(runtime, turns, channels, conversations, time_limit=time_limit, most_messages=most_messages)
+        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, follow)
         places, leadership = Places(database), Leadership(database, turns._lease, "discord")
-        yield Core(model, database, turns, inbox, places, leadership, answerer, worker, channels)
+        yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 
 
 async def successor(database: Database) -> Turns:
@@ -87,6 +102,7 @@ class Wired:
         self.database = core.database
         self.turns = core.turns
         self.inbox = core.inbox
+        self.desk = core.desk
         self.places = core.places
         self.leadership = core.leadership
         self.answerer = core.answerer

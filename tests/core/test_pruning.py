@@ -97,3 +97,47 @@ async def test_it_goes_in_small_steps(
     assert max(steps) <= 4
     assert sum(steps) == 9
     assert steps[-1] == 0
+
+
+async def test_a_turn_stays_for_as_long_as_one_that_answers_its_messages_once_more(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound("what is it?"))
+    (first,) = await turns.claim(1)
+    await done(turns, first)
+    await age(database, days=31)
+    await inbox.again(first.id, author="ada", kind="regenerate")
+    await emptied(database)
+    (again,) = await turns.claim(1)
+    assert (again.origin, again.inbound.text) == (first.id, "what is it?")
+    await emptied(database)
+    await done(turns, again)
+    await age(database, days=29)
+    async with database.write() as connection:
+        long_ago = time.time() - 31 * DAY
+        await connection.execute(
+            sa.update(turns_table).where(turns_table.c.id == first.id).values(finished_at=long_ago)
+        )
+        await connection.execute(sa.update(inbox_table).values(accepted_at=long_ago))
+    await emptied(database)
+    assert await counts(database) == {"turns": 2, "inbox": 2, "tool_calls": 0}
+    await inbox.again(again.id, author="ada", kind="regenerate")
+    assert [turn.inbound.text for turn in await turns.claim(1)] == ["what is it?"]
+
+
+async def test_what_was_overheard_does_not_let_it_be_forgotten_where_one_speaks(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await answered(inbox, turns, session="place:1", author="grace")
+    await answered(inbox, turns, session="place:2", author="ada")
+    aside = inbound(session="place:2", author="grace")
+    row = {"event_key": "aside", "session": "place:2", "generation": 1, "place": "place", "author": "grace"}
+    row |= {"sent_at": aside.sent_at, "accepted_at": time.time(), "outcome": "overheard"}
+    async with database.write() as connection:
+        for number in range(3):
+            more = {"event_key": f"aside {number}", "sent_at": aside.sent_at + number}
+            await connection.execute(sa.insert(inbox_table).values(**(row | more)))
+    await age(database, days=31)
+    await emptied(database)
+    assert await counts(database) == {"turns": 0, "inbox": 3, "tool_calls": 0}
+    assert await inbox.latest_session(place="place", author="grace") == "place:1"

@@ -20,6 +20,7 @@ from channels.discord.invite import permissions
 from channels.discord.login import DiscordSettings, log_in, make_client
 from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES
+from core.conversations import Follow
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
 from sandbox.discord.permissions import PERMISSIONS
@@ -166,14 +167,15 @@ async def running(
     connect: bool = True,
     grace: float = 5,
     bounds: Bounds = BOUNDS,
+    follow: Follow = "asker",
     **settings: Any,
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(
-            core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages)
+            core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages, follow=follow)
         )
         channel = core.channels[DiscordChannel.name] = DiscordChannel(
-            settings_of(server, **settings), core.inbox, core.places, bounds, core.leadership
+            settings_of(server, **settings), core.desk, core.places, bounds, core.leadership
         )
         stack.push_async_callback(channel.aclose)
         bot = Bot(server, channel, core)

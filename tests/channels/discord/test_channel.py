@@ -50,7 +50,7 @@ async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_
 
 async def test_what_two_connections_hear_is_answered_once(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
-        other = DiscordChannel(settings_of(server), bot.inbox, bot.places, BOUNDS, bot.leadership)
+        other = DiscordChannel(settings_of(server), bot.desk, bot.places, BOUNDS, bot.leadership)
         await other.start()
         try:
             assert len(server.sessions) == 2

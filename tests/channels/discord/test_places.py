@@ -176,7 +176,7 @@ async def test_a_lost_answer_to_the_first_post_in_a_thread_leaves_one_message(
 
 async def test_a_word_that_is_a_command_begins_no_thread(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo, auto_thread=True) as bot:
-        await bot.says(await bot.ask("ada", "general", "reset"), words.RESET_DONE)
+        await bot.says(await bot.ask("ada", "general", "reset"), words.NOTHING_TO_RESET)
         assert bot.calls(THREAD) == []
 
 

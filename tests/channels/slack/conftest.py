@@ -17,6 +17,7 @@ from channels.slack.channel import SlackChannel
 from channels.slack.login import PROMPTS, SlackSettings, client
 from channels.slack.manifest import manifest
 from channels.slack.streams import Streaming
+from core.conversations import Follow
 from sandbox.slack import Message, SlackSandbox
 from tests.channels.wiring import BOUNDS, Core, Wired, core_of
 
@@ -87,11 +88,12 @@ async def running(
     connect: bool = True,
     streaming: Streaming = "edit",
     bounds: Bounds = BOUNDS,
+    follow: Follow = "asker",
     **more: Any,
 ) -> AsyncIterator[Bot]:
-    async with core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages) as core:
+    async with core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages, follow=follow) as core:
         settings = replace(settings_of(slack, streaming), **more)
-        channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.inbox, core.places, bounds)
+        channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.desk, core.places, bounds)
         bot = Bot(slack, channel, core)
         work = asyncio.create_task(bot.worker.run())
         if connect:

@@ -47,8 +47,8 @@ async def test_a_follow_up_needs_no_mention_where_the_bot_speaks_already(slack: 
         await slack.say("grace", "general", "hi ada", thread_ts=elsewhere.ts)
         question = await bot.ask("ada", "general", "one")
         await bot.shows(question, lambda texts: len(texts) == 2)
-        await slack.say("grace", "general", "two", thread_ts=question.ts)
-        await bot.shows(question, lambda texts: "heard: grace: two" in texts)
+        await slack.say("ada", "general", "two", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: "heard: ada: two" in texts)
         await slack.wait_for(lambda: acknowledged(slack))
         assert len(bot.texts(elsewhere)) == 2
         assert len(await bot.inbox_rows()) == 2

@@ -49,7 +49,7 @@ FOLLOW_UP: dict[str, Any] = {"thread_ts": "90.000100"}
 )
 def test_what_is_meant_for_the_bot_is_heard(event: dict[str, Any], session: str, is_called: bool) -> None:
     found = call(**event)
-    assert (found.inbound.session_id, found.is_called, found.is_reset) == (session, is_called, False)
+    assert (found.inbound.session_id, found.is_called, found.command) == (session, is_called, None)
     assert found.inbound.place == session.rpartition(":")[0]
     assert found.inbound.event_key == f"{found.inbound.place}:100.000200"
     assert found.inbound.sent_at == 100.0002
@@ -111,16 +111,16 @@ def test_an_organisation_wide_installation_is_known_by_the_workspace_it_speaks_i
 
 @pytest.mark.parametrize("text", ["reset", "Reset!", "/reset", " RESET. ", f"<@{BOT}> reset", f"reset <@{BOT}>"])
 def test_a_wish_to_start_over_is_recognised(text: str) -> None:
-    assert call(**DIRECT, text=text).is_reset
+    assert call(**DIRECT, text=text).command == ("reset", "")
 
 
 @pytest.mark.parametrize("text", ["reset the counter", "preset", "", "how do I reset?", "re set"])
 def test_a_message_that_only_speaks_of_it_is_none(text: str) -> None:
-    assert not call(**DIRECT, text=text).is_reset
+    assert call(**DIRECT, text=text).command is None
 
 
 def test_only_who_calls_the_bot_may_start_over() -> None:
-    assert not call(**FOLLOW_UP, text="reset").is_reset
+    assert call(**FOLLOW_UP, text="reset").command is None
 
 
 def test_of_a_file_it_is_kept_what_it_is_and_where_its_bytes_are() -> None:

@@ -1,0 +1,208 @@
+"""Commands: what people ask of the bot beside questions, and what it answers."""
+
+import logging
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+from channels import words
+from channels.channel import File
+from channels.desk import Desk
+from channels.receipts import Receipts
+from channels.words import Words
+from core.errors import StoreError
+from core.inbound import Inbound
+from core.secrets import traced
+
+log = logging.getLogger(__name__)
+
+Name = Literal["reset", "stop", "help", "status", "model", "export", "mute", "listen"]
+
+#: What each of them does.
+COMMANDS: Mapping[Name, str] = {
+    "reset": words.RESET_DOES,
+    "stop": words.STOP_DOES,
+    "status": words.STATUS_DOES,
+    "model": words.MODEL_DOES,
+    "export": words.EXPORT_DOES,
+    "mute": words.MUTE_DOES,
+    "listen": words.LISTEN_DOES,
+    "help": words.HELP_DOES,
+}
+
+#: Those that go by something behind them.
+_WITH_ARGUMENT: frozenset[Name] = frozenset({"model"})
+
+_COMMAND = re.compile(rf"[/!]?(?P<name>{'|'.join(get_args(Name))})(?:\s+(?P<argument>[^\s?]+))?[.!]*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who gives a command, and where.
+
+    Attributes:
+        session_id: the conversation that is meant, if it is known.
+        event_key: the same for each delivery of the same command: see `Inbound`.
+        locale: as the platform names it; empty if it does not.
+        sent_at: in seconds since the epoch.
+        is_late: see `Call`.
+    """
+
+    session_id: str | None
+    place: str
+    author: str
+    channel: str
+    address: Mapping[str, Any]
+    event_key: str
+    locale: str = ""
+    sent_at: float = field(default_factory=time.time)
+    is_late: bool = False
+
+    @classmethod
+    def of(cls, inbound: Inbound, locale: str, *, is_late: bool = False) -> "Asker":
+        """Who has said it."""
+        return cls(
+            session_id=inbound.session_id,
+            place=inbound.place,
+            author=inbound.author,
+            channel=inbound.channel,
+            address=inbound.address,
+            event_key=inbound.event_key,
+            locale=locale,
+            sent_at=inbound.sent_at,
+            is_late=is_late,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The answer to a command.
+
+    Attributes:
+        is_seen: whether the conversation shows what it says, so that it need not be said there.
+    """
+
+    text: str
+    file: File | None = None
+    is_seen: bool = False
+
+
+class Commands:
+    """Does what they ask for: for slash commands, messages and shortcuts alike."""
+
+    def __init__(self, desk: Desk, receipts: Receipts) -> None:
+        self._desk = desk
+        self._receipts = receipts
+
+    async def run(self, name: Name, argument: str, asker: Asker) -> Said:
+        """Do what a command asks for; if the database cannot be reached, the answer says so."""
+        try:
+            return await self.attempt(name, argument, asker)
+        except StoreError as error:
+            log.error("%s cannot be done: %s", name, traced(error))
+            return Said(words.of(asker.locale).sorry(error.public))
+
+    async def attempt(self, name: Name, argument: str, asker: Asker) -> Said:
+        """Do what a command asks for.
+
+        Raises:
+            StoreError: the database cannot be reached, and nothing is done.
+        """
+        say = words.of(asker.locale)
+        if name == "help":
+            return Said(_help(say))
+        session = asker.session_id
+        if session is None or not await self._desk.inbox.is_session(session):
+            return Said(say(words.NOTHING_TO_RESET))
+        return await self._in_session(name, argument.strip(), session, asker, say)
+
+    async def _in_session(self, name: Name, argument: str, session: str, asker: Asker, say: Words) -> Said:
+        match name:
+            case "reset":
+                return await self._reset(session, asker, say)
+            case "stop":
+                return await self._stop(session, asker.author, say)
+            case "model":
+                return await self._model(session, asker.place, argument, say)
+            case "export":
+                transcript = await self._desk.conversations.transcript(session)
+                return Said(say(words.EXPORTED), File("transcript.md", transcript.encode()))
+            case "mute" | "listen":
+                await self._desk.conversations.mute(session, name == "mute")
+                return Said(say(words.MUTED if name == "mute" else words.LISTENING))
+            case _:
+                return await self._status(session, say)
+
+    async def _stop(self, session: str, author: str, say: Words) -> Said:
+        halt = await self._desk.conversations.stop(session, author=author)
+        self._take_back(halt.dropped)
+        return Said(say(words.STOPPING if halt else words.NOTHING_RUNS), is_seen=halt.turn_id is not None)
+
+    async def _reset(self, session: str, asker: Asker, say: Words) -> Said:
+        inbound = Inbound(
+            event_key=asker.event_key,
+            session_id=session,
+            place=asker.place,
+            channel=asker.channel,
+            address=asker.address,
+            author=asker.author,
+            text="reset",
+            sent_at=asker.sent_at,
+        )
+        dropped = await self._desk.inbox.reset(inbound, is_late=asker.is_late)
+        self._take_back(dropped or ())
+        return Said(say(words.RESET_DONE), is_seen=dropped is None)
+
+    async def _status(self, session: str, say: Words) -> Said:
+        status = await self._desk.conversations.status(session)
+        lines = [say(words.STATUS_MODEL, model=status.model)]
+        if status.since is not None:
+            since = datetime.fromtimestamp(status.since, UTC)
+            lines.append(say(words.STATUS_SINCE, when=f"{since:%Y-%m-%d %H:%M}"))
+        lines += [
+            say(words.STATUS_MESSAGES, count=f"{status.messages:,}"),
+            say(words.STATUS_HISTORY, tokens=f"{status.history_tokens:,}", budget=f"{status.budget:,}"),
+            say(words.STATUS_USED, tokens=f"{status.used_tokens:,}"),
+            say(words.STATUS_WAITING, count=f"{status.waiting:,}"),
+            say(words.STATUS_RUNS if status.is_running else words.STATUS_RESTS),
+        ]
+        if status.is_muted:
+            lines.append(say(words.MUTED))
+        return Said("\n".join(f"- {line}" for line in lines))
+
+    async def _model(self, session: str, place: str, wanted: str, say: Words) -> Said:
+        conversations = self._desk.conversations
+        others = ", ".join(f"`{model}`" for model in conversations.models)
+        if not wanted:
+            lines = [say(words.MODEL_IS, model=await conversations.model(session))]
+            lines += [say(words.MODELS_ARE, models=others) if len(conversations.models) > 1 else say(words.ONE_MODEL)]
+            return Said("\n".join(lines))
+        if await conversations.choose_model(session, wanted, place=place):
+            return Said(say(words.MODEL_CHOSEN, model=wanted))
+        return Said(say(words.NO_SUCH_MODEL, model=wanted.replace("`", ""), models=others))
+
+    def _take_back(self, dropped: Sequence[Inbound]) -> None:
+        """What was dropped waits no more."""
+        for message in dropped:
+            self._receipts.take_back(message.address)
+
+
+def command_in(text: str) -> tuple[Name, str] | None:
+    """The command that a message consists of, and what stands behind it; nothing if it is something else."""
+    found = _COMMAND.fullmatch(text.strip())
+    name = next((name for name in COMMANDS if found and name == found["name"].lower()), None)
+    if found is None or name is None or (found["argument"] and name not in _WITH_ARGUMENT):
+        return None
+    return name, (found["argument"] or "").rstrip(".!")
+
+
+def _help(say: Words) -> str:
+    lines = (f"- `{_shown(name)}`: {say(does)}" for name, does in COMMANDS.items())
+    return "\n".join([say(words.HELPS), "", *lines])
+
+
+def _shown(name: Name) -> str:
+    return f"{name} NAME" if name in _WITH_ARGUMENT else name

@@ -1,0 +1,25 @@
+"""What stands behind the channels: the parts of the core that what people say, press and change goes to."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from core.conversations import Conversations, Follow
+from core.feedback import Feedback
+from core.inbox import Inbox
+
+
+class Reshow(Protocol):
+    """See `Answerer.reshow`."""
+
+    async def __call__(self, turn_id: str, *, ending: str = "") -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """One for all channels of a process."""
+
+    inbox: Inbox
+    conversations: Conversations
+    feedback: Feedback
+    reshow: Reshow
+    follow: Follow = "asker"

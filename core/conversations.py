@@ -1,0 +1,360 @@
+"""Conversations as those who have them see them: what is in them, what they are set to, and what ends in them."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.again import is_followed
+from core.inbound import Inbound
+from core.stopping import Halt, Stopped, stop, stop_turn
+from core.store.database import Database
+from core.store.retrying import PAUSES, retried
+from core.store.schema import inbox, messages, sessions, turns
+from core.store.upsert import insert_new
+from core.transcript import transcript
+from core.turns import STOP, State, Turns
+from core.waiting import answered_by, is_under_way, is_waiting, readable
+from core.worker import Worker
+
+#: What of a conversation that the bot is in is for it though it is not called: nothing, what the one says who spoke
+#: with it last, or all.
+Follow = Literal["mention", "asker", "all"]
+
+#: The most characters of a message that it is recognised by.
+_WORDS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a conversation stands.
+
+    Attributes:
+        model: the one that answers, by its full name.
+        is_muted: whether it is answered only when it is called.
+        since: when it was begun, or last started over and spoken in again (seconds since the epoch); None if nothing
+            is stored of it.
+        messages: how many messages people and agents have said.
+        history_tokens: what all of it would cost to send; no more than `budget` is sent.
+        used_tokens: what the models have read and written for it, as their providers count it.
+        waiting: how many messages wait.
+    """
+
+    model: str
+    is_muted: bool = False
+    since: float | None = None
+    messages: int = 0
+    history_tokens: int = 0
+    budget: int = 0
+    used_tokens: int = 0
+    is_running: bool = False
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """A conversation that somebody took part in.
+
+    Attributes:
+        at: when he last spoke in it (seconds since the epoch).
+        first: its first message that is known.
+    """
+
+    session_id: str
+    at: float
+    first: Inbound
+
+    @property
+    def words(self) -> str:
+        """The first words of it, on one line."""
+        said = " ".join(self.first.text.split())
+        return said if len(said) <= _WORDS else f"{said[: _WORDS - 1].rstrip()}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """What it takes to show a reply again: the newest of the turns that it is of.
+
+    Attributes:
+        origin: by what the reply's messages can be found.
+        text: the final text; None if there is none.
+        chunks: the platform's ids of its messages.
+        inbound: what it answers: the newest of its messages.
+        reason: why it was cancelled.
+        is_revised: whether a message that it answers was edited since.
+        is_withdrawn: whether all that it answers was deleted.
+        is_last: whether nothing was said since, so that it may be answered anew.
+    """
+
+    turn_id: str
+    origin: str
+    session_id: str
+    state: State
+    text: str | None
+    chunks: tuple[str, ...]
+    inbound: Inbound
+    reason: str | None
+    is_revised: bool
+    is_withdrawn: bool
+    is_last: bool
+
+
+class Conversations:
+    """What the tables tell of conversations, and what is done to them but for a reset (`Inbox`).
+
+    Args:
+        models: the full names of what may be chosen, the default first.
+        budget: how many tokens of history are sent.
+        pauses: seconds between the tries of `stop_turn` while the database is away; it comes by a button, and once.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        turns: Turns,
+        worker: Worker,
+        *,
+        app: str,
+        models: Sequence[str],
+        budget: int,
+        pauses: Sequence[float] = PAUSES,
+    ) -> None:
+        self._database = database
+        self._turns = turns
+        self._worker = worker
+        self._app = app
+        self._pauses = pauses
+        self._budget = budget
+        self.models = tuple(models)
+
+    async def stop(self, session_id: str, *, author: str | None) -> Halt:
+        """End what runs in a session, over all workers, and what waits there.
+
+        Args:
+            author: only what he has asked for; None for all.
+
+        Raises:
+            StoreError: nothing was changed.
+        """
+        async with self._database.write() as connection:
+            halt = await stop(connection, self._turns, session_id, author=author)
+            await self._turns.announce(connection)
+        self._end(halt.turn_id)
+        return halt
+
+    async def stop_turn(self, turn_id: str, author: str) -> Stopped:
+        """End a turn that runs, whoever runs it, if `author` has asked for it. However often that is said, it is done
+        once.
+
+        Raises:
+            StoreError: it could not be kept, however often that was tried.
+        """
+
+        async def work() -> Stopped:
+            async with self._database.write() as connection:
+                return await stop_turn(connection, self._turns, turn_id, author=author)
+
+        stopped = await retried(work, what=f"stop of turn {turn_id}", pauses=self._pauses)
+        self._end(turn_id if stopped is Stopped.DONE else None)
+        return stopped
+
+    async def status(self, session_id: str) -> Status:
+        """How a session stands. One that is not there has nothing in it.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            row = await _session(connection, session_id)
+            if row is None:
+                return Status(self.models[0], budget=self._budget)
+            said = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
+            stored = sa.select(
+                sa.func.min(messages.c.created_at).label("since"),
+                sa.func.count(sa.case((said, 1))).label("messages"),
+                sa.func.coalesce(sa.func.sum(messages.c.tokens), 0).label("tokens"),
+            ).where(messages.c.session == session_id, messages.c.generation == row.generation)
+            counts = (turns.c.usage[name].as_integer() for name in ("input", "output", "thinking"))
+            used = sum((sa.func.coalesce(count, 0) for count in counts), start=sa.literal(0))
+            ran = sa.select(
+                sa.func.coalesce(sa.func.sum(used), 0).label("tokens"),
+                sa.func.count(sa.case((is_under_way(turns), 1))).label("running"),
+            ).where(turns.c.session == session_id, turns.c.generation == row.generation)
+            waits = sa.select(sa.func.count()).where(inbox.c.session == session_id, is_waiting(inbox))
+            history = (await connection.execute(stored)).one()
+            run = (await connection.execute(ran)).one()
+            return Status(
+                model=self._known(row.model),
+                is_muted=row.muted,
+                since=history.since,
+                messages=history.messages,
+                history_tokens=history.tokens,
+                budget=self._budget,
+                used_tokens=run.tokens,
+                is_running=bool(run.running),
+                waiting=(await connection.execute(waits)).scalar_one(),
+            )
+
+    async def model(self, session_id: str) -> str:
+        """The full name of the model that answers in a session.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            row = await _session(connection, session_id)
+        return self._known(row.model if row is not None else None)
+
+    async def choose_model(self, session_id: str, model: str | None, *, place: str) -> bool:
+        """Have a session, which may be yet to begin, answered by a model from its next turn on; None for the default.
+
+        Returns:
+            Whether that one may be chosen.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        if model is not None and model not in self.models:
+            return False
+        now = time.time()
+        new = {"id": session_id, "app": self._app, "user_id": place, "created_at": now, "updated_at": now}
+        await self._change(session_id, new, model=model)
+        return True
+
+    async def mute(self, session_id: str, is_muted: bool) -> bool:
+        """Have a session answered only when the bot is called, or listened to again.
+
+        Returns:
+            Whether there is such a session.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        return await self._change(session_id, muted=is_muted)
+
+    async def recent(self, place: str, author: str, limit: int) -> list[Recent]:
+        """The sessions at a place that somebody took part in since they were last started over, the newest first.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        lives = (sessions.c.id == inbox.c.session) & (sessions.c.generation == inbox.c.generation)
+        stands = inbox.c.inbound.is_not(None) & inbox.c.outcome.is_(None)
+        spoke = (
+            sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at"))
+            .join(sessions, lives)
+            .where(inbox.c.place == place, inbox.c.author == author, stands)
+            .group_by(inbox.c.session)
+            .order_by(sa.desc("at"))
+            .limit(limit)
+        )
+        found = []
+        async with self._database.read() as connection:
+            for session_id, at in (await connection.execute(spoke)).all():
+                said = sa.select(inbox.c.inbound).join(sessions, lives).where(inbox.c.session == session_id, stands)
+                first = said.order_by(inbox.c.sent_at, inbox.c.id).limit(1)
+                message = readable((await connection.execute(first)).scalar_one_or_none())
+                if message is not None:
+                    found.append(Recent(session_id, at, message))
+        return found
+
+    async def transcript(self, session_id: str) -> str:
+        """What was said in a session, as Markdown.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            return await transcript(connection, session_id)
+
+    async def answers(self, inbound: Inbound, *, called: bool, follow: Follow) -> bool:
+        """Whether a message is for the bot: one that calls it is. One that does not may be in a session that is there
+        and not muted: `all` of those are, or for an `asker` what he says who spoke with the bot last, unless somebody
+        else spoke in between. For that it is kept, once, that somebody did, and nothing of what he said.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        if called or follow == "mention":
+            return called
+        before = inbox.c.event_key != inbound.event_key, inbox.c.sent_at <= inbound.sent_at
+        async with self._database.read() as connection:
+            row = await _session(connection, inbound.session_id)
+            if row is None or row.muted or follow == "all":
+                return row is not None and not row.muted
+            spoke = sa.select(inbox.c.author, inbox.c.outcome).where(inbox.c.session == inbound.session_id, *before)
+            newest_first = spoke.order_by(inbox.c.sent_at.desc(), inbox.c.id.desc())
+            newest = (await connection.execute(newest_first.limit(1))).one_or_none()
+        if newest is None or newest.outcome == "overheard":
+            return False
+        if newest.author == inbound.author:
+            return True
+        overheard = {
+            "event_key": inbound.event_key,
+            "session": inbound.session_id,
+            "generation": row.generation,
+            "place": inbound.place,
+            "author": inbound.author,
+            "sent_at": inbound.sent_at,
+            "accepted_at": time.time(),
+            "outcome": "overheard",
+        }
+        async with self._database.write() as connection:
+            await insert_new(connection, inbox, overheard)
+        return False
+
+    async def latest(self, turn_id: str) -> Latest | None:
+        """What stands where a turn's reply does, if it is not forgotten.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        named = sa.select(turns.c.origin).where(turns.c.id == turn_id).scalar_subquery()
+        lives = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
+        of_reply = sa.select(turns).join(sessions, lives).where(turns.c.origin == named)
+        async with self._database.read() as connection:
+            newest = of_reply.order_by(turns.c.created_at.desc()).limit(1)
+            turn = (await connection.execute(newest)).one_or_none()
+            rows = await answered_by(connection, turn.origin) if turn is not None else ()
+            standing = [row for row in rows if row.outcome is None]
+            said = [message for row in standing or rows if (message := readable(row.inbound))]
+            if turn is None or not said:
+                return None
+            return Latest(
+                turn_id=turn.id,
+                origin=turn.origin,
+                session_id=turn.session,
+                state=turn.state,
+                text=turn.text,
+                chunks=tuple(turn.chunks or ()),
+                inbound=said[-1],
+                reason=turn.cancel,
+                is_revised=any(row.revised for row in standing),
+                is_withdrawn=not standing,
+                is_last=not await is_followed(connection, turn),
+            )
+
+    async def _change(self, session_id: str, new: dict[str, Any] | None = None, **values: Any) -> bool:
+        """Change the row of a session; if it is not there, after it was begun as `new`."""
+        async with self._database.write() as connection:
+            if new is not None:
+                await insert_new(connection, sessions, new)
+            changed = await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(values))
+            await self._turns.announce(connection)  # who looked for what waits meanwhile passed the session over
+        self._worker.wake()
+        return bool(changed.rowcount)
+
+    def _end(self, turn_id: str | None) -> None:
+        if turn_id is not None:
+            self._worker.cancel(turn_id, STOP)
+        self._worker.wake()
+
+    def _known(self, model: str | None) -> str:
+        return model if model in self.models and model is not None else self.models[0]
+
+
+async def _session(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
+    return (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()

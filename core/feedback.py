@@ -1,0 +1,41 @@
+"""What readers think of answers."""
+
+import time
+from typing import Literal
+
+import sqlalchemy as sa
+
+from core.store.database import Database
+from core.store.schema import feedback, sessions, turns
+from core.store.upsert import insert_or_update
+
+Verdict = Literal["good", "bad"]
+
+
+class Feedback:
+    """The `feedback` table."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def give(self, turn_id: str, author: str, verdict: Verdict) -> bool:
+        """Keep what a reader thinks of a turn's answer; his newest word counts.
+
+        Returns:
+            Whether it is kept: not of a turn that is forgotten.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        held = sa.select(turns.c.session, turns.c.generation).where(turns.c.id == turn_id).with_for_update(read=True)
+        async with self._database.write() as connection:
+            # a reset writes to its turns first: it comes before, and the session is of another generation, or after
+            turn = (await connection.execute(held)).one_or_none()
+            if turn is None:
+                return False
+            lives = sessions.c.id == turn.session, sessions.c.generation == turn.generation
+            if (await connection.execute(sa.select(sessions.c.id).where(*lives))).first() is None:
+                return False
+            given = {"turn": turn_id, "author": author, "verdict": verdict, "given_at": time.time()}
+            await insert_or_update(connection, feedback, given)
+            return True

@@ -1,0 +1,86 @@
+"""People have enough of an answer, and end what makes it."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.inbound import Inbound
+from core.sessions.service import hold_session
+from core.store.schema import inbox, turns
+from core.turns import STOP, Turns
+from core.waiting import answered_by, is_under_way, is_waiting, readable
+
+
+class Stopped(Enum):
+    """What became of the wish to have a turn ended.
+
+    Attributes:
+        DONE: it is being ended.
+        NOT_THEIRS: somebody else had asked.
+        OVER: it does not run any more.
+    """
+
+    DONE = auto()
+    NOT_THEIRS = auto()
+    OVER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """What was ended in a conversation. It is false if there was nothing to end.
+
+    Attributes:
+        turn_id: the turn that ran.
+        dropped: what waited and will not be answered.
+    """
+
+    turn_id: str | None = None
+    dropped: tuple[Inbound, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.turn_id is not None or bool(self.dropped)
+
+
+async def stop(connection: AsyncConnection, turns_: Turns, session_id: str, *, author: str | None) -> Halt:
+    """End what runs in a session and what waits there; of an `author`, what he has asked for."""
+    await hold_session(connection, session_id)
+    here = inbox.c.session == session_id
+    if author is not None:
+        here &= inbox.c.author == author
+    waiting = (await connection.execute(sa.select(inbox).where(here, is_waiting(inbox)))).all()
+    these = inbox.c.id.in_([row.id for row in waiting])
+    # what asks for a turn to be answered once more leaves nothing behind: it may be asked for again
+    await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
+    await connection.execute(sa.update(inbox).where(these).values(outcome="stopped"))
+    turn = await _running(connection, session_id)
+    is_theirs = turn is not None and (author is None or author in await _askers(connection, turn))
+    ended = await turns_.cancel(connection, session_id, STOP) if is_theirs else None
+    return Halt(ended, tuple(message for row in waiting if (message := readable(row.inbound))))
+
+
+async def stop_turn(connection: AsyncConnection, turns_: Turns, turn_id: str, *, author: str) -> Stopped:
+    """End a turn that runs, if `author` has asked for it."""
+    session = sa.select(turns.c.session).where(turns.c.id == turn_id)
+    session_id = (await connection.execute(session)).scalar_one_or_none()
+    await hold_session(connection, session_id)
+    turn = await _running(connection, session_id)
+    if turn is None or turn.id != turn_id:
+        return Stopped.OVER
+    if author not in await _askers(connection, turn):
+        return Stopped.NOT_THEIRS
+    ended = await turns_.cancel(connection, turn.session, STOP)
+    return Stopped.DONE if ended is not None else Stopped.OVER
+
+
+async def _running(connection: AsyncConnection, session_id: str | None) -> sa.Row[Any] | None:
+    """The turn of a session that has not come to its answer."""
+    is_running = is_under_way(turns) & (turns.c.state != "answered")
+    query = sa.select(turns).where(turns.c.session == session_id, is_running)
+    return (await connection.execute(query)).one_or_none()
+
+
+async def _askers(connection: AsyncConnection, turn: sa.Row[Any]) -> set[str]:
+    return {row.author for row in await answered_by(connection, turn.origin)}

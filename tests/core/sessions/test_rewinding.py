@@ -1,0 +1,123 @@
+"""A run is made anew: behind the same question, and as if it had not been made before."""
+
+import time
+
+import pytest
+import sqlalchemy as sa
+from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.workflow import Workflow
+
+from core.agent import DEFAULT_NAME
+from core.journal import Call, Journal
+from core.models.provider import Done, Text, ToolCall
+from core.sessions.reopening import correction_of, rewind
+from core.store.schema import tool_calls
+from core.tools import Tool, adapt
+from tests.conversation import SESSION, Answer, Conversation, Converse, ScriptedProvider, adapter, team
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated"),
+    pytest.mark.filterwarnings("ignore:ParallelAgent is deprecated"),
+]
+
+
+async def anew(talk: Conversation, text: str = "go", *, keeps_question: bool = True) -> str:
+    async with talk.database.write() as connection:
+        await rewind(connection, SESSION, "run-1", keeps_question=keeps_question)
+    return (await talk.events(text, run_id="run-1"))[-1].text
+
+
+async def said(talk: Conversation) -> list[tuple[str, str]]:
+    return [(row.role, row.content) for row in await talk.rows() if row.role != "event"]
+
+
+class Counted:
+    def __init__(self) -> None:
+        self.calls = 0
+        self.tool = adapt(Tool("pay", "Pays.", self._pay))
+
+    async def _pay(self, _arguments: object) -> str:
+        self.calls += 1
+        return f"paid {self.calls}"
+
+
+CALL: Answer = [Text("To pay."), ToolCall("c1", "pay", {}), Done()]
+
+
+@pytest.mark.parametrize("keeps_question", [True, False])
+async def test_what_was_said_and_done_is_gone_and_the_question_is_asked_once(
+    converse: Converse, keeps_question: bool
+) -> None:
+    used = Counted()
+    provider = ScriptedProvider("Hello.", CALL, "Paid one.", CALL, "Paid two.")
+    talk = await converse(root=LlmAgent(name="root", model=adapter(provider), tools=[used.tool]))
+    await talk.events("hi", run_id="run-0")
+    await talk.events("go", run_id="run-1")
+    text = "go" if keeps_question else "come"
+    assert await anew(talk, text, keeps_question=keeps_question) == "To pay.\n\nPaid two."
+    assert used.calls == 2
+    assert await said(talk) == [
+        ("user", "hi"),
+        ("assistant", "Hello."),
+        ("user", text),
+        ("assistant", "To pay."),
+        ("tool", '{"result": "paid 2"}'),
+        ("assistant", "Paid two."),
+    ]
+    assert [message.text for message in provider.requests[3].messages if message.role == "user"] == ["hi", text]
+
+
+def workflow(*agents: BaseAgent) -> Workflow:
+    return Workflow(name="root", edges=[("START", *agents)])
+
+
+@pytest.mark.parametrize("kind", ["sequence", "side by side", "workflow"])
+async def test_agents_of_every_kind_begin_anew(converse: Converse, kind: str) -> None:
+    used = Counted()
+    one, two = ScriptedProvider(CALL, "One.", CALL, "Three."), ScriptedProvider("Two.", "Four.")
+    agents = [
+        LlmAgent(name="first", model=adapter(one), tools=[used.tool]),
+        LlmAgent(name="second", model=adapter(two)),
+    ]
+    match kind:
+        case "sequence":
+            talk = await converse(root=SequentialAgent(name="root", sub_agents=list(agents)))
+        case "side by side":
+            talk = await converse(root=ParallelAgent(name="root", sub_agents=list(agents)))
+        case _:
+            talk = await converse(root=workflow(*agents))
+    await talk.events("go", run_id="run-1")
+    text = await anew(talk)
+    assert sorted(text.split("\n\n")) == ["Four.", "Three.", "To pay."]
+    assert (used.calls, one.answers, two.answers) == (2, [], [])
+    assert [content for role, content in await said(talk) if role == "user"][:1] == ["go"]
+    assert "One." not in str(await said(talk))
+
+
+async def test_the_agent_that_it_was_handed_over_to_is_asked_again_only_if_it_is_handed_over_again(
+    converse: Converse,
+) -> None:
+    handed: Answer = [ToolCall("c1", "transfer_to_agent", {"agent_name": "cook"}), Done()]
+    provider = ScriptedProvider(handed, "I am the cook.", "I can do that.")
+    talk = await converse(app=team(provider, "cook"))
+    await talk.events("go", run_id="run-1")
+    assert await anew(talk) == "I can do that."
+    assert [row.author for row in await talk.rows()] == ["user", DEFAULT_NAME]
+
+
+async def test_what_a_model_was_told_about_a_wrong_name_goes_too_and_what_others_ran_stays(converse: Converse) -> None:
+    provider = ScriptedProvider("One.", "Two.", "Three.")
+    talk = await converse(provider)
+    for run_id in ("run-0", "run-1", correction_of("run-1")):
+        await talk.events(f"in {run_id}", run_id=run_id)
+    journal = Journal(talk.database)
+    for run_id in ("run-0", "run-1", correction_of("run-1")):
+        await journal.begin(Call(SESSION, 1, run_id, "c", "pay", {}))
+    async with talk.database.write() as connection:
+        await rewind(connection, SESSION, "run-1", keeps_question=True)
+        await rewind(connection, SESSION, "no such run", keeps_question=True)
+        left = (await connection.execute(sa.select(tool_calls.c.run))).scalars().all()
+    assert left == ["run-0"]
+    assert await said(talk) == [("user", "in run-0"), ("assistant", "One."), ("user", "in run-1")]
+    assert (await talk.rows())[-1].created_at <= time.time()
