@@ -72,7 +72,7 @@ class SlackChannel:
         self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
         look = History(self._api, self._hear).look
         self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=False)
-        self._private = Private(self._api)
+        self._private = Private(self._api, self.surface)
         commands, take = self._intake.commands, self._gaps.hear
         self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
         self._shortcuts = Shortcuts(
