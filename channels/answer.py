@@ -255,6 +255,7 @@ class Answerer:
             model=turn.model,
             run_id=turn.origin,
             generation=turn.generation,
+            fence=self._turns.fence(turn),
         )
         async with aclosing(events):
             async for event in events:

@@ -24,6 +24,7 @@ from google.genai import types
 from core.artifacts import Artifacts, Made
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
 from core.events import StreamEvent
+from core.fence import Fence
 from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
 from core.models.provider import MOST_TAKE, Takes
@@ -98,6 +99,7 @@ class AgentRuntime:
         model: str | None = None,
         run_id: str | None = None,
         generation: int | None = None,
+        fence: Fence | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
 
@@ -111,6 +113,8 @@ class AgentRuntime:
                 an earlier one has stored under the same id does not store `text` again, and its reply begins with
                 what that one has said.
             generation: the session's, when it was asked. If it was started over since, that is the run's error.
+            fence: the turn that is run, with a `run_id`. Once another worker has it, the run stores nothing and begins
+                no tool: `TurnLostError` is its error.
         """
         said: dict[str, Any] = {
             "user_id": user_id,
@@ -119,6 +123,7 @@ class AgentRuntime:
             "streaming": streaming,
             "model": model,
             "generation": generation,
+            "fence": fence,
         }
         failed: StreamEvent | None = None
         async with aclosing(self._stream_once(text=text, media=media, run_id=run_id, **said)) as events:
@@ -169,6 +174,7 @@ class AgentRuntime:
         model: str | None = None,
         run_id: str | None = None,
         generation: int | None = None,
+        fence: Fence | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
         runner = copy(self._runner)
         if run_id is not None and isinstance(self._artifacts, Artifacts):
@@ -189,7 +195,7 @@ class AgentRuntime:
         steps = Steps()
         try:
             if run_id is not None:
-                stored = await runner.stored(run_id, generation, user_id=user_id, session_id=session_id)
+                stored = await runner.stored(run_id, generation, fence, user_id=user_id, session_id=session_id)
                 for told in steps.retold(stored):
                     yield told
             async with aclosing(run) as events:
@@ -246,7 +252,7 @@ class _Runner(Runner):
 
     _session: Session | None = None
 
-    async def stored(self, run_id: str, generation: int | None, **session: str) -> list[Event]:
+    async def stored(self, run_id: str, generation: int | None, fence: Fence | None, **session: str) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
 
         Raises:
@@ -257,6 +263,8 @@ class _Runner(Runner):
         found = self._session.generation if isinstance(self._session, StoredSession) else generation
         if generation is not None and generation != found:
             raise SessionResetError.of(self._session.id, generation)
+        if isinstance(self._session, StoredSession):
+            self._session.keep_to(fence)
         if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
             raise _CorrectedError
         return _of_run(self._session, run_id)

@@ -39,15 +39,21 @@ class Call:
     reply: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Event:
-    """One event, as one session is told it; `sequence` counts within the session."""
+    """One event, as one session is told it.
+
+    Attributes:
+        sequence: counts within the session.
+        at, sent_at: when it came about, and when it last went out to the client, on the monotonic clock, in seconds.
+    """
 
     session_id: str
     name: str
     data: dict[str, Any]
     sequence: int
     at: float
+    sent_at: float | None = None
 
 
 class Journal(watch.Watch[Change]):
