@@ -150,7 +150,7 @@ class DiscordSurface(MessageSurface):
         await self._opened(lambda: self._api.attach(self._channel, int(last), files))
 
     async def _file_limit(self, size: int) -> int:
-        """Of how many bytes a file may be: of the server, that is asked only for what is larger than files may be in all."""
+        """Of how many bytes a file may be: the server is asked only for what is too large for the others."""
         if size <= FILE_SIZE or not self._guild:
             return FILE_SIZE
         try:
