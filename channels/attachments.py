@@ -5,7 +5,7 @@ Nothing here holds a turn up for long, and nothing ends it: what cannot be read 
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from google.genai import types
@@ -104,12 +104,20 @@ class Attachments:
             for task in fetching.values():
                 task.cancel()
             await asyncio.gather(*fetching.values(), return_exceptions=True)
-        room = _Room(takes)
+        return await asyncio.to_thread(self._joined, messages, heard, fetching, _Room(takes))  # texts may be long
+
+    def _joined(
+        self,
+        messages: Sequence[Inbound],
+        heard: Sequence[Heard],
+        fetched: Mapping[tuple[int, int], asyncio.Task[Fetched]],
+        room: "_Room",
+    ) -> tuple[list[Heard], list[types.Part]]:
         told, parts = [], []
         for i, (message, said) in enumerate(zip(messages, heard, strict=True)):
             lines = [said.text]
             for j, file in enumerate(message.attachments):
-                read = self._told(file, fetching.get((i, j)), room, said.speaker)
+                read = self._told(file, fetched.get((i, j)), room, said.speaker)
                 lines.append(read.words)
                 parts += [read.part] if read.part else []
             told.append(replace(said, text="\n".join(filter(None, lines))))

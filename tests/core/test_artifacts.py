@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
 from google.genai import types
 
 from core.artifacts import Artifacts, Made
 from core.errors import SessionResetError
+from core.events import StreamEvent
 from core.sessions.reopening import correction_of, rewind
 from core.sessions.service import SessionService
+from core.steps import Steps
 from core.tokens import TokenCounter
 from tests.core.conftest import Faulty
 
@@ -79,3 +83,11 @@ async def test_nothing_is_saved_for_a_conversation_that_was_started_over(
     await run.of("r", 2).save_artifact(**OF, filename="a.png", artifact=PNG)
     await service.delete_session(**OF)
     assert await run.list_artifact_keys(**OF) == ["user:me.png"]
+
+
+def test_a_run_tells_of_each_file_that_it_makes() -> None:
+    event = Event(author="agent", actions=EventActions(artifact_delta={"a.png": 0, "b.txt": 2}))
+    assert list(Steps().take(event)) == [
+        StreamEvent("file", data={"name": "a.png", "version": 0}),
+        StreamEvent("file", data={"name": "b.txt", "version": 2}),
+    ]
