@@ -11,6 +11,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from channels.buttons import Extra
+from channels.context import TOKENS
 from channels.discord.login import DISCORD_API, DiscordSettings, Sessions
 from channels.gaps import Bounds
 from channels.slack.hearing import Direct
@@ -74,6 +75,7 @@ class Settings(BaseSettings):
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
+    context_tokens: int = Field(default=TOKENS, ge=0)
 
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from channels import words
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, Priority, Surface
+from channels.context import Context
 from channels.reply import MOST_MESSAGES, Keep, Reply
 from channels.words import Words
 from core import turns
@@ -53,6 +54,7 @@ class Answerer:
         turns: Turns,
         channels: Mapping[str, Channel],
         conversations: Conversations,
+        context: Context,
         *,
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
@@ -67,6 +69,7 @@ class Answerer:
         self._most_attempts = most_attempts
         self._extras = extras
         self._conversations = conversations
+        self._context = context
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
@@ -222,7 +225,7 @@ class Answerer:
         events = self._runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text="\n\n".join(said.text for said in heard),
+            text=await self._context.joined(turn, channel, heard),
             speaker=heard[-1].speaker,
             model=turn.model,
             run_id=turn.origin,

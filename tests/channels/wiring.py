@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from channels.answer import Answerer
 from channels.channel import Channel
+from channels.context import TOKENS, Context
 from channels.desk import Desk
 from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app
@@ -59,7 +60,12 @@ class Core:
 
 @asynccontextmanager
 async def core_of(
-    tmp_path: Path, *script: Any, time_limit: float, most_messages: int, follow: Follow = "asker"
+    tmp_path: Path,
+    *script: Any,
+    time_limit: float,
+    most_messages: int,
+    follow: Follow = "asker",
+    context_tokens: int = TOKENS,
 ) -> AsyncIterator[Core]:
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
@@ -81,7 +87,10 @@ async def core_of(
         worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
         conversations = Conversations(database, turns, worker, app=app.name, models=MODELS, budget=BUDGET)
-        answerer = Answerer(runtime, turns, channels, conversations, time_limit=time_limit, most_messages=most_messages)
+        context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
+        answerer = Answerer(
+            runtime, turns, channels, conversations, context, time_limit=time_limit, most_messages=most_messages
+        )
         desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, follow)
         places, leadership = Places(database), Leadership(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
