@@ -47,6 +47,8 @@ class Settings(BaseSettings):
     slack_streaming: Streaming = "auto"
     slack_dm: Direct = "thread"
     suggested_prompts: str = " | ".join(PROMPTS)
+    answer_bots: bool = False
+    bot_loop_limit: int = Field(default=5, gt=0)
 
     discord_bot_token: SecretStr | None = None
     discord_api_url: str = DISCORD_API
@@ -239,6 +241,8 @@ class Settings(BaseSettings):
             streaming=self.slack_streaming,
             direct=self.slack_dm,
             prompts=self.prompts,
+            answers_bots=self.answer_bots,
+            bot_loop_limit=self.bot_loop_limit,
         )
 
     @property

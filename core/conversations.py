@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.again import is_followed
-from core.inbound import Inbound
+from core.inbound import BOT, Inbound
 from core.stopping import Halt, Stopped, stop, stop_turn
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
@@ -305,6 +305,18 @@ class Conversations:
         async with self._database.write() as connection:
             await insert_new(connection, inbox, overheard)
         return False
+
+    async def bots_in_a_row(self, session_id: str, most: int) -> int:
+        """How many of the newest messages of a session bots have said since a person spoke, up to `most`.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        newest = inbox.c.sent_at.desc(), inbox.c.id.desc()
+        spoke = sa.select(inbox.c.author).where(inbox.c.session == session_id).order_by(*newest).limit(most)
+        async with self._database.read() as connection:
+            authors = (await connection.execute(spoke)).scalars().all()
+        return next((n for n, author in enumerate(authors) if not author.startswith(BOT)), len(authors))
 
     async def latest(self, turn_id: str) -> Latest | None:
         """What stands where a turn's reply does, if it is not forgotten.

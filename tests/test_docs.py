@@ -154,13 +154,16 @@ def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
         "Edits (`chat.update`)": slack_tiers.TIER_3,
         "Deletions, and looking for a post (`conversations.replies`)": slack_tiers.TIER_3,
         "Names (`users.info`)": slack_people.TIER_4,
+        "Signs that something is being done (`agents.sessions.setStatus`)": slack_tiers.TIER_3,
+        "Suggestions (`assistant.threads.setSuggestedPrompts`), modals (`views.open`)": slack_tiers.TIER_4,
     }
     check_limits(page, slack_surface.LIMITS, windows)
     assert f"| One stream | {slack_streams.LIFETIME:g} seconds, {slack_streams.MOST_BYTES:,} bytes |" in page
 
 
 def test_the_page_of_slack_has_the_ways_in_which_a_reply_grows() -> None:
-    ways = re.findall(r"^\| `([a-z]+)` \|", (REFERENCE / "slack.md").read_text().partition("## Scopes")[0], re.M)
+    part = (REFERENCE / "slack.md").read_text().partition("### Streams and edits")[2].partition("## Scopes")[0]
+    ways = re.findall(r"^\| `([a-z]+)` \|", part, re.M)
     assert ways == list(get_args(slack_streams.Streaming))
 
 

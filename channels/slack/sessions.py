@@ -19,6 +19,8 @@ from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
+METHOD = "agents.sessions.setStatus"
+
 #: Seconds for which nothing is told where Slack has refused it: the app is no agent there.
 RESPITE = 600.0
 
@@ -42,7 +44,7 @@ class Sessions:
             was_begun: whether another process may have told that it was begun; then its end is told in any case.
         """
         team = str(address["team"])
-        budget = self._api.budget(("agents.sessions.setStatus", team), TIER_3)
+        budget = self._api.budget((METHOD, team), TIER_3)
         if not address["thread_ts"] or _now() < self._refused.get(team, 0.0):
             yield
             return
@@ -56,6 +58,11 @@ class Sessions:
             finally:
                 if is_told or was_begun():
                     self._tell(address, "active", budget, is_admitted=False)
+
+    def rests(self, address: Mapping[str, Any]) -> None:
+        """Nothing is done in the thread of this address, whatever Slack was told."""
+        team = str(address["team"])
+        self._tell(address, "active", self._api.budget((METHOD, team), TIER_3), is_admitted=False)
 
     async def settle(self, seconds: float) -> None:
         """Wait for what is being told, but no longer than so many seconds."""
@@ -79,7 +86,7 @@ class Sessions:
         if title := address.get("title"):  # Slack: it is of use to a session that is not there yet
             about["title"] = title
         try:
-            await self._api.call("agents.sessions.setStatus", about, budget, is_admitted=is_admitted)
+            await self._api.call(METHOD, about, budget, is_admitted=is_admitted)
         except RefusedError as refusal:
             log.warning("%s; for a while, Slack is not told where I am at work", refusal)
             self._refused[str(address["team"])] = _now() + RESPITE
