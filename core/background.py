@@ -1,6 +1,7 @@
 """What the history of a conversation has of what was said there, for a turn that is about to run."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -31,9 +32,9 @@ async def background(database: Database, turn: Turn) -> Background | None:
     async with database.read() as connection:
         if (await connection.execute(sa.select(_is_stored(turn.session_id, turn.generation, turn.origin)))).scalar():
             return None
-        since = (await connection.execute(_since(turn))).scalar()
+        since: float = (await connection.execute(_since(turn))).scalar_one()
         others = (await connection.execute(_others(turn))).scalars().all()
-    return Background(since or 0.0, tuple(message for said in others if (message := readable(said))))
+    return Background(since, tuple(message for said in others if (message := readable(said))))
 
 
 def _is_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
@@ -46,7 +47,7 @@ def _is_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) 
     )
 
 
-def _since(turn: Turn) -> sa.Select[tuple[float | None]]:
+def _since(turn: Turn) -> sa.Select[Any]:
     """The inbox forgets what was answered long ago; of that, it is known when it came into the history."""
     here = inbox.c.session == turn.session_id
     answered = (
