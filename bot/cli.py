@@ -78,7 +78,7 @@ def migrate() -> None:
 
 @cli.command()
 def manifest(platform: manifests.Platform) -> None:
-    """Print what a platform is to be asked for: for Slack, the manifest that the app is made from."""
+    """Print the manifest that Slack makes the app from, or the link that invites Discord's."""
     _say(manifests.manifest(platform, configuration.load()))
 
 

@@ -1,29 +1,85 @@
 """The bot's application commands, and what Discord knows of them."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import discord
 from discord import app_commands
 
+from channels import words
+from channels.commands import COMMANDS, Name
+
 #: What a command is, in Discord's own form; the rest is what Discord adds.
 _FIELDS = ("name", "type", "description", "options", "contexts", "integration_types")
 
+#: Discord: in the description of a command, or in the choices of an option.
+_MOST_DESCRIBED, MOST_CHOICES = 100, 25
 
-def reset_command(take: Callable[[discord.Interaction], Awaitable[None]]) -> app_commands.Command[Any, ..., None]:
-    """`/reset`, for servers and direct messages.
+Command = app_commands.Command[Any, ..., None] | app_commands.ContextMenu
 
-    Args:
-        take: does what the command asks, and answers it.
-    """
 
-    @app_commands.command(name="reset", description="Start over: the bot forgets what was said here")
-    @app_commands.allowed_contexts(guilds=True, dms=True, private_channels=False)
-    @app_commands.allowed_installs(guilds=True, users=False)
-    async def command(interaction: discord.Interaction) -> None:
-        await take(interaction)
+class Givers(Protocol):
+    """Does what commands ask for, and answers them."""
 
+    async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None: ...
+
+    async def ask(self, interaction: discord.Interaction, question: str) -> None: ...
+
+    async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None: ...
+
+    async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]: ...
+
+
+def commands_of(takes: Givers) -> list[Command]:
+    """All of them: in servers and direct messages, and wherever people are who have the app for themselves."""
+    made: list[Command] = [_plain(name, does, takes) for name, does in COMMANDS.items() if name != "model"]
+    made += [_model(takes), _ask(takes), _ask_about(takes)]
+    for command in made:
+        command.allowed_contexts = app_commands.AppCommandContext(guild=True, dm_channel=True, private_channel=True)
+        command.allowed_installs = app_commands.AppInstallationType(guild=True, user=True)
+    return made
+
+
+def _plain(name: Name, does: str, takes: Givers) -> Command:
+    async def give(interaction: discord.Interaction) -> None:
+        await takes.command(interaction, name, "")
+
+    return app_commands.Command(name=name, description=_described(does), callback=give)
+
+
+def _model(takes: Givers) -> Command:
+    @app_commands.describe(name=_described(words.MODEL_NAME))
+    async def give(interaction: discord.Interaction, name: str = "") -> None:
+        await takes.command(interaction, "model", name)
+
+    async def complete(interaction: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
+        models = await takes.models(interaction, typed)
+        return [app_commands.Choice(name=model[:100], value=model) for model in models[:MOST_CHOICES]]
+
+    command: app_commands.Command[Any, ..., None] = app_commands.Command(
+        name="model", description=_described(COMMANDS["model"]), callback=give
+    )
+    command.autocomplete("name")(complete)
     return command
+
+
+def _ask(takes: Givers) -> Command:
+    @app_commands.describe(question=_described(words.ASK_WHAT))
+    async def give(interaction: discord.Interaction, question: str) -> None:
+        await takes.ask(interaction, question)
+
+    return app_commands.Command(name="ask", description=_described(words.ASK_DOES), callback=give)
+
+
+def _ask_about(takes: Givers) -> Command:
+    async def give(interaction: discord.Interaction, message: discord.Message) -> None:
+        await takes.ask_about(interaction, message)
+
+    return app_commands.ContextMenu(name=words.ASK_ABOUT, callback=give)
+
+
+def _described(sentence: str) -> str:
+    return f"{sentence[0].upper()}{sentence[1:]}"[:_MOST_DESCRIBED]
 
 
 async def sync(tree: app_commands.CommandTree[Any]) -> bool:
