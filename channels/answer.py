@@ -12,6 +12,7 @@ from channels import words
 from channels.attachments import ALLOWANCE, Allowance, Attachments
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, Priority, Surface
+from channels.context import Context
 from channels.reply import MOST_MESSAGES, Keep, Reply
 from channels.words import Words
 from core import turns
@@ -57,6 +58,7 @@ class Answerer:
         turns: Turns,
         channels: Mapping[str, Channel],
         conversations: Conversations,
+        context: Context,
         *,
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
@@ -73,6 +75,7 @@ class Answerer:
         self._extras = extras
         self._attachments = Attachments(allowance)
         self._conversations = conversations
+        self._context = context
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
@@ -232,7 +235,7 @@ class Answerer:
         events = self._runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text="\n\n".join(said.text for said in heard),
+            text=await self._context.joined(turn, channel, heard),
             media=files,
             speaker=heard[-1].speaker,
             model=turn.model,
