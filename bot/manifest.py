@@ -17,16 +17,16 @@ class Platform(StrEnum):
 
 
 def manifest(platform: Platform, settings: Settings) -> str:
-    """What to paste where an app is made, or the link to open to invite it.
+    """What to paste, or to open, where an app is made or invited.
 
     Raises:
-        SettingsError: the settings do not tell which app is to be invited.
+        SettingsError: a setting that it takes is missing or wrong.
     """
     match platform:
         case Platform.SLACK:
             return json.dumps(slack_manifest(prompts=settings.prompts), indent=2)
         case Platform.DISCORD:
             if settings.discord is None:
-                raise SettingsError("DISCORD_BOT_TOKEN is missing: it tells which app the link invites")
-            application = invite.application_of(settings.discord.bot_token)
-            return invite.link(application, auto_thread=settings.discord_auto_thread)
+                raise SettingsError("DISCORD_BOT_TOKEN is not set: it tells the bot's id, which is part of the link")
+            token, auto_thread = settings.discord.bot_token, settings.discord.auto_thread
+            return invite.link(invite.application_of(token), auto_thread=auto_thread)

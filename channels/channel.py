@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, Protocol
 
+from channels.downloads import Check, Fetched
 from channels.markdown.dialect import MARKDOWN, Dialect
 from core.errors import SurfaceError
 from core.inbound import Attachment, Inbound
@@ -133,11 +134,8 @@ class Heard:
 
     @classmethod
     def of(cls, said: str, speaker: str, attachments: Sequence[Attachment], *, alone: bool) -> "Heard":
-        """What was said, the files that came along by name; first the speaker's name, unless one speaks `alone`."""
-        if attachments:
-            names = ", ".join(file.name for file in attachments)
-            said = f"{said}\n[{speaker} sent files that you cannot open: {names}]".strip()
-        said = said or f"[{speaker} called you without saying anything]"
+        """What was said; first the speaker's name, unless one speaks `alone`. Of files, others tell."""
+        said = said or ("" if attachments else f"[{speaker} called you without saying anything]")
         return cls(said if alone else f"{speaker}: {said}", speaker)
 
 
@@ -270,4 +268,15 @@ class Channel(Protocol):
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words: names where the platform has ids."""
+        ...
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        """A file that came with a message.
+
+        Args:
+            check: to be asked again when more is known of it.
+
+        Raises:
+            UnreadableFileError: it cannot be had, or is not to be read.
+        """
         ...

@@ -45,3 +45,8 @@ def headline(text: str, most: int) -> str:
         return line
     end = max(at for at in boundaries(line, 0, most) if at < most)
     return f"{line[:end].rstrip()}…"
+
+
+def quoted(text: str) -> str:
+    """`text` as a quotation."""
+    return "\n".join(f"> {line}" for line in text.splitlines())

@@ -12,12 +12,14 @@ from slack_bolt.response import BoltResponse
 from channels import words
 from channels.channel import Heard
 from channels.desk import Desk
+from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from channels.slack import events
 from channels.slack.api import SlackApi
 from channels.slack.blocks import pressed
 from channels.slack.commands import COMMANDS, PICK, SlashCommands, asking
+from channels.slack.downloads import Downloads
 from channels.slack.hearing import NAME, Change, changed, hear, session_id, team_of
 from channels.slack.history import History
 from channels.slack.login import SlackSettings, client, verify
@@ -32,7 +34,7 @@ from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
 from channels.slack.text import to_words, users_named
 from core.errors import SettingsError
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.places import Places
 from core.secrets import traced
 from core.shares import Uses
@@ -58,6 +60,7 @@ class SlackChannel:
         self._client = client(settings)
         self._api = SlackApi(self._client)
         self._people = People(self._api)
+        self._downloads = Downloads(self._api)
         self._receipts = receipts(self._api)
         self._settings = settings
         self._sessions = Sessions(self._api)
@@ -128,6 +131,9 @@ class SlackChannel:
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         return Heard.of(to_words(inbound.text, names), names[inbound.author], inbound.attachments, alone=is_direct)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        return await self._downloads.fetch(str(inbound.address["team"]), file, check)
 
     async def _dispatch(
         self,

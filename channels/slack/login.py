@@ -22,6 +22,7 @@ SCOPES = frozenset(
         "channels:history",
         "chat:write",
         "commands",
+        "files:read",
         "files:write",
         "groups:history",
         "im:history",

@@ -8,6 +8,7 @@ import pytest
 
 from bot.manifest import Platform, manifest
 from bot.settings import Settings
+from channels.discord.invite import link as invitation
 from core.errors import SettingsError
 from sandbox.slack.manifest import check_manifest
 
@@ -31,12 +32,13 @@ def test_slacks_is_one_that_slack_takes_and_has_the_prompts_of_the_settings(
 
 def test_discords_is_a_link_for_the_app_of_the_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DISCORD_BOT_TOKEN", raising=False)
-    with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN is missing"):
+    with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN is not set"):
         manifest(Platform.DISCORD, settings(monkeypatch, tmp_path))
     token = f"{base64.b64encode(b'1234567890').decode()}.b.c"
     link = manifest(Platform.DISCORD, settings(monkeypatch, tmp_path, DISCORD_BOT_TOKEN=token))
-    assert "client_id=1234567890" in link
-    assert "permissions=" in link
+    assert link == invitation(1234567890, auto_thread=False)
+    opens = manifest(Platform.DISCORD, settings(monkeypatch, tmp_path, DISCORD_AUTO_THREAD="1"))
+    assert opens == invitation(1234567890, auto_thread=True)
 
 
 def test_more_prompts_than_slack_shows_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
