@@ -28,7 +28,7 @@ from core.fence import Fence, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
 from core.overtaking import is_overtaken, take_in
-from core.sessions.reopening import reopen, rewind
+from core.sessions.reopening import is_stored, reopen, rewind
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
@@ -156,6 +156,13 @@ class Turns:
             async with self._database.write() as connection:
                 await self._notices.post(connection, f"{turn_id} {ANEW}")
         return turn_id
+
+    async def is_asked(self, turn: Turn) -> bool:
+        """Whether the run of a turn has stored already what it is asked."""
+        if not turn.is_resumed and turn.kind == "message":
+            return False
+        async with self._database.read() as connection:
+            return await is_stored(connection, turn.session_id, turn.origin)
 
     async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages.
