@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.fence import Fence, writes_own
+from core.fence import IS_OWN, Fence, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
 from core.overtaking import is_overtaken, take_in
@@ -156,6 +156,20 @@ class Turns:
             async with self._database.write() as connection:
                 await self._notices.post(connection, f"{turn_id} {ANEW}")
         return turn_id
+
+    async def hold(self, turn: Turn) -> None:
+        """See that the turn is this worker's still, before more of it is shown: once the lease may have ended.
+
+        Raises:
+            TurnLostError: another worker has taken the turn.
+        """
+
+        async def work() -> None:
+            if not await self._database.run(_OWN, **self.fence(turn).values):
+                raise self.fence(turn).lost
+
+        if not self._lease.holds:
+            await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
 
     async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages.
@@ -370,6 +384,7 @@ def _before(state: State) -> set[State]:
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 
+_OWN = Statement(lambda _dialect: sa.select(turns.c.id).where(IS_OWN))
 _SHOWN = writes_own(("running", "answered"), "chunks")
 _ANSWERED = writes_own(_before("answered"), "text", "usage", state="answered")
 _HANDED_BACK = writes_own(

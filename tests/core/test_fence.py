@@ -162,6 +162,17 @@ async def test_the_former_owner_neither_begins_nor_ends_a_tool(database: Slow, t
     assert entry.result == "broken off"
 
 
+async def test_who_was_slow_sees_that_the_turn_is_another_ones_before_he_shows_more(
+    database: Slow, turns: Turns, turn: Turn
+) -> None:
+    await turns.hold(turn)
+    turns._lease._until = 0.0
+    await turns.hold(turn)
+    await taken(turns, database)
+    with pytest.raises(TurnLostError):
+        await turns.hold(turn)
+
+
 async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
     sessions: SessionService, database: Slow, turns: Turns, turn: Turn
 ) -> None:
