@@ -10,7 +10,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from channels.attachments import Allowance
 from channels.buttons import Extra
+from channels.context import TOKENS
 from channels.discord.login import DISCORD_API, DiscordSettings, Sessions
 from channels.gaps import Bounds
 from channels.slack.hearing import Direct
@@ -46,6 +48,8 @@ class Settings(BaseSettings):
     slack_streaming: Streaming = "auto"
     slack_dm: Direct = "thread"
     suggested_prompts: str = " | ".join(PROMPTS)
+    answer_bots: bool = False
+    bot_loop_limit: int = Field(default=5, gt=0)
 
     discord_bot_token: SecretStr | None = None
     discord_api_url: str = DISCORD_API
@@ -74,6 +78,10 @@ class Settings(BaseSettings):
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
+    context_tokens: int = Field(default=TOKENS, ge=0)
+
+    file_max_mb: int = Field(default=10, ge=0)
+    files_max: int = Field(default=5, ge=0)
 
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
@@ -237,6 +245,8 @@ class Settings(BaseSettings):
             streaming=self.slack_streaming,
             direct=self.slack_dm,
             prompts=self.prompts,
+            answers_bots=self.answer_bots,
+            bot_loop_limit=self.bot_loop_limit,
         )
 
     @property
@@ -258,6 +268,10 @@ class Settings(BaseSettings):
             silent=self.discord_silent,
             ping_after=self.discord_ping_after,
         )
+
+    @property
+    def allowance(self) -> Allowance:
+        return Allowance(most_bytes=self.file_max_mb * 2**20, most_files=self.files_max)
 
     @property
     def catch_up(self) -> Bounds:

@@ -3,7 +3,7 @@
 import logging
 import re
 import warnings
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from copy import copy
 from typing import Any
@@ -24,7 +24,9 @@ from google.genai import types
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
 from core.events import StreamEvent
 from core.fence import Fence
+from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
+from core.models.provider import MOST_TAKE, Takes
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
 from core.steps import Steps, open_calls
@@ -71,6 +73,12 @@ class AgentRuntime:
             app=app, session_service=sessions, artifact_service=artifacts or InMemoryArtifactService()
         )
 
+    def takes(self, model: str | None = None) -> Takes:
+        """The files that the agent can be given, if it asks that model; of models that are not ours, what most take."""
+        agent = self.app.root_agent
+        asked = agent.canonical_model if isinstance(agent, LlmAgent) else None
+        return asked.takes(model) if isinstance(asked, ModelAdapter) else MOST_TAKE
+
     async def aclose(self) -> None:
         """Close the agent's toolsets and plugins."""
         await self._runner.close()
@@ -81,6 +89,7 @@ class AgentRuntime:
         user_id: str,
         session_id: str,
         text: str,
+        media: Sequence[types.Part] = (),
         speaker: str = "",
         streaming: bool = True,
         model: str | None = None,
@@ -94,6 +103,7 @@ class AgentRuntime:
         (seeds: hallucination retry).
 
         Args:
+            media: files that came with the text, as `core.media.part` makes them.
             model: the full name of the one that was chosen; none for the default. It takes a `ChoicePlugin`.
             run_id: what the run stores is stored under it, and under `correction_of` it. A run that goes on with what
                 an earlier one has stored under the same id does not store `text` again, and its reply begins with
@@ -112,7 +122,7 @@ class AgentRuntime:
             "fence": fence,
         }
         failed: StreamEvent | None = None
-        async with aclosing(self._stream_once(text=text, run_id=run_id, **said)) as events:
+        async with aclosing(self._stream_once(text=text, media=media, run_id=run_id, **said)) as events:
             async for event in events:
                 if event.type == "error" and not event.call_id:
                     failed = event
@@ -156,6 +166,7 @@ class AgentRuntime:
         text: str,
         speaker: str,
         streaming: bool,
+        media: Sequence[types.Part] = (),
         model: str | None = None,
         run_id: str | None = None,
         generation: int | None = None,
@@ -166,7 +177,7 @@ class AgentRuntime:
             user_id=user_id,
             session_id=session_id,
             invocation_id=run_id,
-            new_message=types.UserContent(parts=[types.Part(text=text)]),
+            new_message=types.UserContent(parts=[types.Part(text=text), *media]),
             state_delta={"temp:speaker": speaker} if speaker else None,
             run_config=ChosenRun(
                 model=model,

@@ -24,11 +24,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.fence import IS_OWN, Fence, writes_own
+from core.fence import OWN, Fence, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
 from core.overtaking import is_overtaken, take_in
-from core.sessions.reopening import reopen, rewind
+from core.sessions.reopening import is_stored, reopen, rewind
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
@@ -53,7 +53,6 @@ WAITED = 0.2
 State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
 Ended = Literal["done", "failed", "cancelled"]
 Kind = Literal["message"] | Again
-
 
 #: From which state to which a turn may go, and when it does.
 STEPS: Mapping[tuple[State, State], str] = {
@@ -163,13 +162,15 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-
-        async def work() -> None:
-            if not await self._database.run(_OWN, **self.fence(turn).values):
-                raise self.fence(turn).lost
-
         if not self._lease.holds:
-            await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+            await self._write(turn, OWN)
+
+    async def is_asked(self, turn: Turn) -> bool:
+        """Whether the run of a turn has stored already what it is asked."""
+        if not turn.is_resumed and turn.kind == "message":
+            return False
+        async with self._database.read() as connection:
+            return await is_stored(connection, turn.session_id, turn.origin)
 
     async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages.
@@ -384,7 +385,6 @@ def _before(state: State) -> set[State]:
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 
-_OWN = Statement(lambda _dialect: sa.select(turns.c.id).where(IS_OWN))
 _SHOWN = writes_own(("running", "answered"), "chunks")
 _ANSWERED = writes_own(_before("answered"), "text", "usage", state="answered")
 _HANDED_BACK = writes_own(

@@ -17,6 +17,10 @@ Answer = Mapping[str, Any]
 #: Seconds that sending a file may take.
 UPLOAD_TIMEOUT = 60.0
 
+#: What a post to a `response_url` is called in the log, and how many it takes, in half an hour.
+RESPONSE_URL = "response_url"
+RESPONSES = Window(calls=5, seconds=1_800)
+
 #: Slack: errors that say nothing of the call itself.
 _PASSING = {
     "file_update_failed",
@@ -38,6 +42,16 @@ class SlackApi:
     @property
     def pacer(self) -> Pacer:
         return self._caller.pacer
+
+    @property
+    def token(self) -> str:
+        """What the app shows to Slack."""
+        return self._client.token or ""
+
+    @property
+    def address(self) -> str:
+        """Where Slack is."""
+        return self._client.base_url
 
     def budget(self, key: Hashable, window: Window) -> Budget:
         return self._caller.budget(key, window)
@@ -81,19 +95,20 @@ class SlackApi:
         async def send() -> str:
             form = {"filename": name, "length": len(data)}
             place = await self._send("files.getUploadURLExternal", {"data": form})
-            await self._put(str(place["upload_url"]), data)
+            await self._post(str(place["upload_url"]), data=data)
             return str(place["file_id"])
 
         sent = await self._caller.call("upload", send, budget, priority=Priority.FINAL)
         assert sent is not None, "only a tick may be dropped"
         return sent
 
-    async def _put(self, url: str, data: bytes) -> None:
+    async def _post(self, url: str, **what: Any) -> None:
+        """Post to an address that is good without a token."""
         timeout = aiohttp.ClientTimeout(total=UPLOAD_TIMEOUT)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
-                session.post(url, data=data) as answer,
+                session.post(url, **what) as answer,
             ):
                 status = answer.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -101,7 +116,20 @@ class SlackApi:
         if status == 429 or status >= 500:
             raise PassingError(f"HTTP {status}")
         if status != 200:
-            raise RefusedError("upload", f"HTTP {status}")
+            raise RefusedError("post", f"HTTP {status}")
+
+    async def respond(self, url: str, said: Mapping[str, Any]) -> None:
+        """Answer what somebody has done, where Slack has said that it may be. It may come twice.
+
+        Raises:
+            SurfaceError: it cannot be answered there.
+        """
+
+        async def send() -> str:
+            await self._post(url, json=dict(said))
+            return url
+
+        await self._caller.call(RESPONSE_URL, send, self.budget((RESPONSE_URL, url), RESPONSES))
 
     async def once(self, method: str, arguments: Mapping[str, Any], budget: Budget) -> Answer:
         """Call `method`, which has its place, once: see `Caller.once`."""

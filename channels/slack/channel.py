@@ -2,35 +2,42 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from slack_bolt.async_app import AsyncAck, AsyncApp
+from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 
 from channels import words
-from channels.channel import Heard
-from channels.commands import Asker
+from channels.channel import Around, Heard
 from channels.desk import Desk
+from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
-from channels.intake import Intake
+from channels.intake import Call, Intake
 from channels.slack import events
 from channels.slack.api import SlackApi
+from channels.slack.around import Surroundings
 from channels.slack.blocks import pressed
-from channels.slack.hearing import NAME, hear, place, root_of, team_of
+from channels.slack.commands import COMMANDS, PICK, SlashCommands, asking
+from channels.slack.downloads import Downloads
+from channels.slack.hearing import NAME, Change, changed, hear, session_id, team_of
 from channels.slack.history import History
 from channels.slack.login import SlackSettings, client, verify
+from channels.slack.names import Names
 from channels.slack.people import People
+from channels.slack.private import Private, Visitor
 from channels.slack.prompts import suggest
 from channels.slack.reactions import receipts
 from channels.slack.sessions import Sessions
+from channels.slack.shortcuts import ASKED, Shortcuts
 from channels.slack.socket import PING_INTERVAL, PROOF_INTERVAL, Socket
 from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
-from channels.slack.text import plain, to_words, users_named
-from channels.slack.tiers import TIER_4
-from core.errors import SettingsError, SurfaceError
-from core.inbound import Inbound
+from channels.slack.text import to_words
+from core.background import Background
+from core.errors import SettingsError
+from core.inbound import Attachment, Inbound
 from core.places import Places
 from core.secrets import traced
 from core.shares import Uses
@@ -42,9 +49,6 @@ CONNECT_TIMEOUT = 30.0
 
 #: Seconds that a stop waits for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
-
-#: The slash command that starts over.
-RESET_COMMAND = "/reset"
 
 
 class SlackChannel:
@@ -59,6 +63,9 @@ class SlackChannel:
         self._client = client(settings)
         self._api = SlackApi(self._client)
         self._people = People(self._api)
+        self._downloads = Downloads(self._api)
+        self._names = Names(self._api, self._people)
+        self._surroundings = Surroundings(self._api, self._names)
         self._receipts = receipts(self._api)
         self._settings = settings
         self._sessions = Sessions(self._api)
@@ -70,9 +77,15 @@ class SlackChannel:
             before_authorize=self._dispatch,
             attaching_conversation_kwargs_enabled=False,
         )
-        self._app.command(RESET_COMMAND)(self._take_reset_command)
-        look = History(self._api, settings.direct).look
-        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at, holds=False)
+        self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
+        look = History(self._api, self._hear).look
+        self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=False)
+        self._private = Private(self._api, self.surface)
+        commands, take = self._intake.commands, self._gaps.hear
+        self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
+        self._shortcuts = Shortcuts(
+            self._surface_of, self._people, self._private, commands, take, direct=settings.direct
+        )
         self._socket = Socket(self._app, settings.app_token, on_back=self._gaps.open)
 
     async def start(self) -> None:
@@ -114,14 +127,20 @@ class SlackChannel:
         return StreamSurface(self._api, self._receipts, address, turn_id, self._streams, sessions=self._sessions)
 
     async def locale(self, inbound: Inbound) -> str:
-        return await self._people.locale(str(inbound.address["team"]), inbound.author)
+        return "" if inbound.is_bot else await self._people.locale(str(inbound.address["team"]), inbound.author)
 
     async def read(self, inbound: Inbound) -> Heard:
-        """The message in words; in a channel, where several may speak, the speaker's name comes first."""
-        users = {inbound.author, *users_named(inbound.text)}
-        names = await self._people.names(str(inbound.address["team"]), users)
+        users = [] if inbound.is_bot else [inbound.author]
+        names = await self._names.of(str(inbound.address["team"]), [inbound.text], users)
+        names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         return Heard.of(to_words(inbound.text, names), names[inbound.author], inbound.attachments, alone=is_direct)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        return await self._downloads.fetch(str(inbound.address["team"]), file, check)
+
+    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        return await self._surroundings.look(messages, behind)
 
     async def _dispatch(
         self,
@@ -130,14 +149,12 @@ class SlackChannel:
     ) -> BoltResponse:
         """Hear every event before Bolt acknowledges it, so that what is acknowledged is kept.
 
-        What fails here is not acknowledged, and Slack delivers it again. Bolt comes afterwards: it would
-        acknowledge an event for which its own `auth.test` fails.
+        What fails here is not acknowledged, and Slack delivers it again. Bolt, which would come afterwards, is not
+        asked: it would acknowledge an event for which its own `auth.test` fails.
         """
-        if body.get("command") == RESET_COMMAND:
-            return await next()
-        if body.get("type") == "block_actions":  # Slack: it waits for 3 seconds, and does not deliver it again
-            for action in body.get("actions", ()):
-                self._intake.run(self._take_press(body, pressed(action)), name="press")
+        del next
+        if (deed := self._deed(body)) is not None:  # Slack: it waits for 3 seconds, and does not deliver it again
+            self._intake.run(deed, name=str(body.get("type") or body.get("command")))
             return BoltResponse(status=200)
         try:
             if body.get("type") == "event_callback":
@@ -147,58 +164,80 @@ class SlackChannel:
             return BoltResponse(status=500)
         return BoltResponse(status=200)
 
+    def _deed(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
+        """What is to be done for what somebody has done; none if it is an event."""
+        if body.get("command") in COMMANDS:
+            return self._commands.take(body)
+        match body.get("type"):
+            case "block_actions":
+                return self._take_presses(body)
+            case "message_action":
+                return self._shortcuts.use(body)
+            case "view_submission" if body["view"].get("callback_id") == ASKED:
+                return self._shortcuts.submitted(body)
+        return None
+
+    async def _take_presses(self, body: Mapping[str, Any]) -> None:
+        for action in body.get("actions", ()):
+            if (id_ := pressed(action)).startswith(PICK):
+                await self._commands.pick(body, id_)
+            else:
+                await self._take_press(Visitor.of_press(body), id_)
+
+    async def _take_press(self, visitor: Visitor, button: str) -> None:
+        """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
+        locale = await words.told(self._people.locale(visitor.team, visitor.user))
+        if word := await self._intake.press(button, author=visitor.user, locale=locale):
+            await self._private.whisper(visitor, word)
+
     async def _take_event(self, body: Mapping[str, Any]) -> None:
         event = body.get("event") or {}
         match event.get("type"):
             case "app_mention" | "message":
-                if call := hear(body, self._settings.direct):
+                if call := self._hear(body):
                     # what is not kept now is kept as soon as it can be: Slack, which delivers it again as well, may do
                     # so later, and does so three times at the most
                     await self._gaps.hear(call)
+                elif change := changed(body):
+                    await self._take_change(change)
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
                 prompts = suggest(self._api, team_of(body), event["channel"], self._settings.prompts)
                 self._intake.run(prompts, name="prompts")
+            case events.STOPPED:
+                await self._stop(body)
 
-    async def _take_press(self, body: Mapping[str, Any], button: str) -> None:
-        """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
-        try:
-            channel, user = body["channel"]["id"], body["user"]["id"]
-            team = (body.get("team") or {}).get("id") or body["user"].get("team_id", "")
-            locale = await words.told(self._people.locale(team, user))
-            if word := await self._intake.press(button, author=user, locale=locale):
-                await self._whisper(team, channel, user, body["container"].get("thread_ts"), word)
-        except SurfaceError as error:
-            log.error("who has pressed a button cannot be told: %s", error)
-        except Exception as error:
-            log.error("a press could not be taken: %s", traced(error))
+    async def _take_change(self, change: Change) -> None:
+        if change.text is None:
+            await self._intake.deleted(change.event_key)
+        else:
+            await self._intake.edited(change.event_key, change.text)
 
-    async def _whisper(self, team: str, channel: str, user: str, thread_ts: str | None, text: str) -> None:
-        said = {
-            "channel": channel,
-            "user": user,
-            "text": plain(text),
-            **({"thread_ts": thread_ts} if thread_ts else {}),
-        }
-        await self._api.call("chat.postEphemeral", said, self._api.budget(("chat.postEphemeral", team), TIER_4))
-
-    async def _take_reset_command(self, ack: AsyncAck, command: dict[str, Any]) -> None:
-        """Start over in the thread of this channel or direct message in which the asker spoke last.
-
-        Slack allows no slash commands in threads and tells none with one.
+    async def _stop(self, body: Mapping[str, Any]) -> None:
+        """Stop what somebody wants to be stopped by Slack's own button, if it was he who asked. What was streamed there
+        has been ended by Slack, and is edited from then on.
         """
-        team, channel, user = command["team_id"], command["channel_id"], command["user_id"]
-        session = await self._desk.inbox.latest_session(place=place(team, channel), author=user)
-        root = root_of(session) if session else ""
-        asker = Asker(
-            session_id=session,
-            place=place(team, channel),
-            author=user,
-            channel=NAME,
-            address={"team": team, "channel": channel, "thread_ts": root, "ts": root},
-            event_key=f"{NAME}:{team}:{channel}:command:{command['trigger_id']}",
-            locale=await words.told(self._people.locale(team, user)),
-        )
-        await ack((await self._intake.commands.run("reset", "", asker)).text)
+        event, team = body["event"], team_of(body)
+        channel, user, root = str(event["channel"]), str(event["user"]), str(event.get("thread_ts") or "")
+        visitor = Visitor(team, channel, user, root, "", str(body.get("event_id")))
+        session = session_id(team, channel, root, self._settings.direct)
+        locale = await words.told(self._people.locale(team, user))
+        asker = asking(visitor, session, root, locale)
+        said = await self._intake.commands.attempt("stop", "", asker)
+        if not said.is_seen:
+            self._intake.run(self._private.whisper(visitor, said.text), name="stop")
+        if root and not (await self._desk.conversations.status(session)).is_running:
+            self._sessions.rests(asker.address)
+
+    async def _take(self, call: Call) -> None:
+        if not await self._is_loop(call.inbound):
+            await self._intake.take(call)
+
+    async def _is_loop(self, inbound: Inbound) -> bool:
+        """Whether only bots have spoken for so long that this one is left alone."""
+        if not inbound.is_bot:
+            return False
+        most = self._settings.bot_loop_limit
+        return await self._desk.conversations.bots_in_a_row(inbound.session_id, most) >= most
 
     def _surface_of(self, inbound: Inbound) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)

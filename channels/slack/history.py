@@ -5,7 +5,7 @@ the time of the latest reply; `conversations.replies` has a thread, oldest first
 """
 
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
 from channels.budget import Budget, Window
@@ -13,7 +13,7 @@ from channels.calls import RefusedError
 from channels.channel import Priority
 from channels.intake import Call
 from channels.slack.api import Answer, SlackApi
-from channels.slack.hearing import Direct, hear, root_of
+from channels.slack.hearing import root_of
 from channels.slack.tiers import TIER_3
 from core.places import Place
 
@@ -37,12 +37,12 @@ class History:
     """Reads what a workspace has kept.
 
     Args:
-        direct: which conversation a direct message belongs to.
+        hear: finds the call in an event.
     """
 
-    def __init__(self, api: SlackApi, direct: Direct) -> None:
+    def __init__(self, api: SlackApi, hear: Callable[[Mapping[str, Any]], Call | None]) -> None:
         self._api = api
-        self._direct = direct
+        self._hear = hear
         self._lacks = set[str]()
 
     async def look(self, places: Sequence[Place], since: float) -> AsyncGenerator[list[Call]]:
@@ -60,7 +60,7 @@ class History:
                 self._skip(place, refusal)
                 continue
             about = {"team_id": team, "authorizations": [{"team_id": team, "user_id": who["user_id"]}]}
-            calls = (hear({**about, "event": _event(channel, message)}, self._direct) for message in messages)
+            calls = (self._hear({**about, "event": _event(channel, message)}) for message in messages)
             yield [call for call in calls if call is not None]
 
     async def _said(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:

@@ -20,10 +20,13 @@ SCOPES = frozenset(
         "app_mentions:read",
         "assistant:write",
         "channels:history",
+        "channels:read",
         "chat:write",
         "commands",
+        "files:read",
         "files:write",
         "groups:history",
+        "groups:read",
         "im:history",
         "metadata.message:read",
         "mpim:history",
@@ -57,6 +60,8 @@ class SlackSettings:
 
     Attributes:
         prompts: what is suggested to say to the bot.
+        answers_bots: whether other bots are answered.
+        bot_loop_limit: how often in a row, without a person in between.
     """
 
     bot_token: str = field(repr=False)
@@ -65,6 +70,8 @@ class SlackSettings:
     streaming: Streaming = "auto"
     direct: Direct = "thread"
     prompts: tuple[str, ...] = PROMPTS
+    answers_bots: bool = False
+    bot_loop_limit: int = 5
 
 
 def client(settings: SlackSettings) -> AsyncWebClient:

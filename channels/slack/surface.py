@@ -185,6 +185,16 @@ class SlackSurface(MessageSurface):
         )
         return None if answer is None else Posted(str(answer["ts"]), is_new=answer is not stood)
 
+    async def announce(self, text: str) -> str:
+        """Post a message that is no reply; its id.
+
+        Raises:
+            SurfaceError: it cannot be shown.
+        """
+        posted = await self._post(0, text, (), Priority.FINAL, None)
+        assert posted is not None, "only a tick may be dropped"
+        return posted.id
+
     def _mark(self, position: int) -> dict[str, Any]:
         """What a message of this reply is found again by."""
         return {"event_type": _METADATA, "event_payload": {"turn": self._turn_id, "chunk": position}}
@@ -258,6 +268,14 @@ class SlackSurface(MessageSurface):
         file_id = await self._files.send(file)
         await record(file_id)
         return await self._share(file, file_id)
+
+    async def hand(self, file: File) -> None:
+        """Show a file that belongs to no reply.
+
+        Raises:
+            SurfaceError: it cannot be shown.
+        """
+        await self._share(file, await self._files.send(file))
 
     async def _share(self, file: File, file_id: str) -> None:
         """Show a file, unless it is shown already."""
