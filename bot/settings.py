@@ -12,6 +12,7 @@ from sqlalchemy.exc import ArgumentError
 
 from channels.attachments import Allowance
 from channels.buttons import Extra
+from channels.context import TOKENS
 from channels.discord.login import DISCORD_API, DiscordSettings, Sessions
 from channels.gaps import Bounds
 from channels.slack.hearing import Direct
@@ -77,6 +78,7 @@ class Settings(BaseSettings):
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
+    context_tokens: int = Field(default=TOKENS, ge=0)
 
     file_max_mb: int = Field(default=10, ge=0)
     files_max: int = Field(default=5, ge=0)

@@ -5,14 +5,16 @@ import logging
 from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import asdict
+from functools import partial
 
 from google.genai.types import Part
 
 from channels import words
 from channels.attachments import ALLOWANCE, Allowance, Attachments
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
-from channels.channel import Button, Channel, File, Priority, Surface
-from channels.reply import FILE_NAME, MOST_MESSAGES, Keep, Reply
+from channels.channel import Button, Channel, File, Priority
+from channels.context import Context
+from channels.reply import FILE_NAME, MOST_MESSAGES, Reply
 from channels.words import Words
 from core import turns
 from core.changes import UNDER_WAY
@@ -60,6 +62,7 @@ class Answerer:
         turns: Turns,
         channels: Mapping[str, Channel],
         conversations: Conversations,
+        context: Context,
         *,
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
@@ -76,6 +79,7 @@ class Answerer:
         self._extras = extras
         self._attachments = Attachments(allowance)
         self._conversations = conversations
+        self._context = context
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
@@ -105,7 +109,15 @@ class Answerer:
             say = words.of(await words.told(channel.locale(turn.inbound)))
             controls = await self._while_it_runs(turn, say)
             files = await self._made(turn) if turn.text is not None else ()
-            async with self._reply(surface, known, keep, say, controls) as reply:
+            async with Reply(
+                surface,
+                known=known,
+                keep=keep,
+                hold=partial(self._turns.hold, turn),
+                most=self._most_messages,
+                say=say,
+                controls=controls,
+            ) as reply:
                 self._replies[turn.id] = reply
                 await self._in_reply(turn, reply, files)
         except StoreError:
@@ -162,8 +174,8 @@ class Answerer:
             return
         say = words.of(await words.told(channel.locale(latest.inbound)))
         controls = under_answer(latest.turn_id, say, self._extras, is_revised=latest.is_revised)
-        files = await self._made(latest)
-        async with self._reply(surface, latest.chunks, _as_it_was, say) as reply:
+        stands, files = latest.chunks, await self._made(latest)
+        async with Reply(surface, known=stands, keep=_as_it_was, most=self._most_messages, say=say) as reply:
             controls = [] if ending else controls
             await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
 
@@ -182,11 +194,6 @@ class Answerer:
         if turn.is_resumed and (latest := await self._conversations.latest(turn.id)) and latest.is_revised:
             self._revised.add(turn.id)
         return growing(turn.id, say, is_revised=turn.id in self._revised)
-
-    def _reply(
-        self, surface: Surface, known: Sequence[str], keep: Keep, say: Words, controls: Sequence[Button] = ()
-    ) -> Reply:
-        return Reply(surface, known=known, keep=keep, most=self._most_messages, say=say, controls=controls)
 
     async def _in_reply(self, turn: Turn, reply: Reply, files: Sequence[File]) -> None:
         try:
@@ -249,7 +256,7 @@ class Answerer:
         events = self._runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text="\n\n".join(said.text for said in heard),
+            text=await self._context.joined(turn, channel, heard),
             media=files,
             speaker=heard[-1].speaker,
             model=turn.model,

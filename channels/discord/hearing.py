@@ -1,12 +1,14 @@
 """What of all that Discord tells is meant for the bot."""
 
 from dataclasses import replace
+from typing import Any
 
 import discord
 
 from channels.discord.api import SPOKEN
 from channels.discord.login import DiscordSettings, Sessions
-from channels.discord.text import to_words, without_mention
+from channels.discord.said import names_in, passed_on, said, says_nothing
+from channels.discord.text import without_mention
 from channels.intake import Call
 from core.inbound import Attachment, Inbound, storable
 
@@ -37,7 +39,7 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
     is_free = not is_called and _is_free(message, settings.free_channels)
     if not (is_called or is_free) and not isinstance(channel, discord.Thread):
         return None
-    if not (guild is None or is_named or message.content or message.attachments):  # withheld for want of the intent
+    if not (guild is None or is_named) and says_nothing(message):  # withheld for want of the intent
         return None
     inbound = Inbound(
         event_key=event_key(channel.id, message.id),
@@ -51,6 +53,7 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
             "author": str(message.author.id),
             "locale": _locale(message.guild),
             **({"guild": str(guild)} if guild else {}),
+            **_around(message),
         },
         author=str(message.author.id),
         text=text_of(message, bot),
@@ -64,7 +67,17 @@ def text_of(message: discord.Message, bot: discord.abc.User) -> str:
     """What was said, names in place of ids, without the mention of the bot."""
     role = _self_role(message)
     own = [bot.id] if role is None else [bot.id, role.id]
-    return storable(_words(message, without_mention(message.content, *own)))
+    return storable(said(message, names_in(message), without_mention(message.content, *own)))
+
+
+def _around(message: discord.Message) -> dict[str, Any]:
+    """What it replies to and what it passes on, for an address."""
+    to, passed = message.reference, passed_on(message)
+    is_reply = to is not None and to.message_id is not None and message.type is discord.MessageType.reply
+    return {
+        **({"reply_to": {"channel": str(to.channel_id), "message": str(to.message_id)}} if to and is_reply else {}),
+        **({"forwarded": passed} if passed else {}),
+    }
 
 
 def _self_role(message: discord.Message) -> discord.Role | None:
@@ -171,10 +184,3 @@ def _attachment(file: discord.Attachment, message: discord.Message) -> Attachmen
         size=file.size,
         source={"url": file.url, "id": str(file.id), "channel": message.channel.id, "message": message.id},
     )
-
-
-def _words(message: discord.Message, text: str) -> str:
-    names = {("@", user.id): user.display_name for user in message.mentions}
-    names |= {("@&", role.id): role.name for role in message.role_mentions}
-    names |= {("#", channel.id): channel.name for channel in message.channel_mentions}
-    return to_words(text, names)

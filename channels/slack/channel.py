@@ -10,19 +10,21 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 
 from channels import words
-from channels.channel import Heard
+from channels.channel import Around, Heard
 from channels.desk import Desk
 from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from channels.slack import events
 from channels.slack.api import SlackApi
+from channels.slack.around import Surroundings
 from channels.slack.blocks import pressed
 from channels.slack.commands import COMMANDS, PICK, SlashCommands, asking
 from channels.slack.downloads import Downloads
 from channels.slack.hearing import NAME, Change, changed, hear, session_id, team_of
 from channels.slack.history import History
 from channels.slack.login import SlackSettings, client, verify
+from channels.slack.names import Names
 from channels.slack.people import People
 from channels.slack.private import Private, Visitor
 from channels.slack.prompts import suggest
@@ -32,7 +34,8 @@ from channels.slack.shortcuts import ASKED, Shortcuts
 from channels.slack.socket import PING_INTERVAL, PROOF_INTERVAL, Socket
 from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
-from channels.slack.text import to_words, users_named
+from channels.slack.text import to_words
+from core.background import Background
 from core.errors import SettingsError
 from core.inbound import Attachment, Inbound
 from core.places import Places
@@ -61,6 +64,8 @@ class SlackChannel:
         self._api = SlackApi(self._client)
         self._people = People(self._api)
         self._downloads = Downloads(self._api)
+        self._names = Names(self._api, self._people)
+        self._surroundings = Surroundings(self._api, self._names)
         self._receipts = receipts(self._api)
         self._settings = settings
         self._sessions = Sessions(self._api)
@@ -125,15 +130,17 @@ class SlackChannel:
         return "" if inbound.is_bot else await self._people.locale(str(inbound.address["team"]), inbound.author)
 
     async def read(self, inbound: Inbound) -> Heard:
-        """The message in words; in a channel, where several may speak, the speaker's name comes first."""
-        users = {*([] if inbound.is_bot else [inbound.author]), *users_named(inbound.text)}
-        names = await self._people.names(str(inbound.address["team"]), users)
+        users = [] if inbound.is_bot else [inbound.author]
+        names = await self._names.of(str(inbound.address["team"]), [inbound.text], users)
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         return Heard.of(to_words(inbound.text, names), names[inbound.author], inbound.attachments, alone=is_direct)
 
     async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
         return await self._downloads.fetch(str(inbound.address["team"]), file, check)
+
+    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        return await self._surroundings.look(messages, behind)
 
     async def _dispatch(
         self,

@@ -24,10 +24,14 @@ def correction_of(run_id: str) -> str:
     return f"{run_id}.2"
 
 
-async def is_stored(connection: AsyncConnection, session_id: str, invocation_id: str) -> bool:
-    """Whether a run has stored the user's message that it begins with."""
-    here = (messages.c.session == session_id) & (messages.c.invocation_id == invocation_id)
-    return bool((await connection.execute(sa.select(sa.exists().where(here, messages.c.role == "user")))).scalar())
+def is_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Whether a run has stored what it was asked."""
+    return sa.exists().where(
+        messages.c.session == session,
+        messages.c.generation == generation,
+        messages.c.invocation_id == run,
+        messages.c.role == "user",
+    )
 
 
 async def reopen(connection: AsyncConnection, session_id: str, invocation_id: str) -> None:

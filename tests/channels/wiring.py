@@ -13,6 +13,7 @@ from google.adk.tools.base_tool import BaseTool
 from channels.answer import Answerer
 from channels.attachments import ALLOWANCE, Allowance
 from channels.channel import Channel
+from channels.context import TOKENS, Context
 from channels.desk import Desk
 from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app
@@ -79,6 +80,7 @@ async def core_of(
     vendor: str = "openai",
     tools: Sequence[BaseTool] = (),
     allowance: Allowance = ALLOWANCE,
+    context_tokens: int = TOKENS,
 ) -> AsyncIterator[Core]:
     async with AsyncExitStack() as stack:
         server, full_name = MODEL_SERVERS[vendor]
@@ -105,11 +107,13 @@ async def core_of(
         worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
         conversations = Conversations(database, turns, worker, app=app.name, models=MODELS, budget=BUDGET)
+        context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
         answerer = Answerer(
             runtime,
             turns,
             channels,
             conversations,
+            context,
             time_limit=time_limit,
             most_messages=most_messages,
             allowance=allowance,
