@@ -1,6 +1,7 @@
 """What a message is made of besides its text and its files, as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -22,7 +23,7 @@ def besides(said: Content) -> Json:
             "answers": [
                 {"answer_id": number, "poll_media": {"text": answer}} for number, answer in enumerate(answers, 1)
             ],
-            "expiry": None,
+            "expiry": (datetime.now(UTC) + timedelta(days=1)).isoformat(),
             "allow_multiselect": False,
             "layout_type": 1,
             "results": {"answer_counts": [], "is_finalized": False},

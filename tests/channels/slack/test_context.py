@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
@@ -31,7 +32,7 @@ async def test_who_calls_it_into_a_thread_has_it_read_and_later_what_came_in_bet
         await slack.delete(grace, gone)
         edited = await slack.say(grace, "general", "teh cause?", thread_ts=root.ts)
         await slack.edit(grace, edited, "the cause?")
-        blocks = [
+        blocks: list[dict[str, Any]] = [
             {"type": "section", "text": {"type": "mrkdwn", "text": "*2* tests failed"}},
             {"type": "context", "elements": [{"type": "plain_text", "text": "on <main>"}]},
         ]
