@@ -128,6 +128,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
             extras=frozenset(settings.reply_buttons),
+            allowance=settings.allowance,
         )
         desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, settings.follow)
         places, bounds = Places(database), settings.catch_up

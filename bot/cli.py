@@ -78,7 +78,7 @@ def migrate() -> None:
 
 @cli.command()
 def manifest(platform: manifests.Platform) -> None:
-    """Print the manifest that Slack makes the app from, or the link that invites Discord's."""
+    """Print what a platform is to be asked for: the manifest that Slack's app is made from, or Discord's invitation."""
     _say(manifests.manifest(platform, configuration.load()))
 
 

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from channels.attachments import Allowance
 from channels.buttons import Extra
 from channels.context import TOKENS
 from channels.discord.login import DISCORD_API, DiscordSettings, Sessions
@@ -78,6 +79,9 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
     context_tokens: int = Field(default=TOKENS, ge=0)
+
+    file_max_mb: int = Field(default=10, ge=0)
+    files_max: int = Field(default=5, ge=0)
 
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
@@ -264,6 +268,10 @@ class Settings(BaseSettings):
             silent=self.discord_silent,
             ping_after=self.discord_ping_after,
         )
+
+    @property
+    def allowance(self) -> Allowance:
+        return Allowance(most_bytes=self.file_max_mb * 2**20, most_files=self.files_max)
 
     @property
     def catch_up(self) -> Bounds:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal, Protocol
 
+from channels.downloads import Check, Fetched
 from channels.markdown.dialect import MARKDOWN, Dialect
 from core.background import Background
 from core.errors import SurfaceError
@@ -136,11 +137,9 @@ class Heard:
 
     @classmethod
     def of(cls, said: str, speaker: str, attachments: Sequence[Attachment], *, alone: bool) -> "Heard":
-        """What was said, the files that came along by name."""
-        if attachments:
-            names = ", ".join(file.name for file in attachments)
-            said = f"{said}\n[{speaker} sent files that you cannot open: {names}]".strip()
-        return cls(said or f"[{speaker} called you without saying anything]", speaker, alone)
+        """What was said. Of files, others tell."""
+        said = said or ("" if attachments else f"[{speaker} called you without saying anything]")
+        return cls(said, speaker, alone)
 
 
 #: How other people's words belong to a message: they were said before it, it replies to them, or it passes them on.
@@ -312,6 +311,17 @@ class Channel(Protocol):
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words: names where the platform has ids."""
+        ...
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        """A file that came with a message.
+
+        Args:
+            check: to be asked again when more is known of it.
+
+        Raises:
+            UnreadableFileError: it cannot be had, or is not to be read.
+        """
         ...
 
     async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:

@@ -79,7 +79,7 @@ class Context:
         for message, said in zip(turn.messages, heard, strict=True):
             own = plain(said.text)
             parts += [*frames[message.event_key], own if said.is_alone else f"{names[message.author]}: {own}"]
-        return "\n\n".join(parts)
+        return "\n\n".join(filter(None, parts))
 
     async def _around(self, turn: Turn, channel: Channel, *, is_alone: bool) -> Around:
         """Looked up once: what a run has stored of it, it goes on with."""

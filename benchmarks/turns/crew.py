@@ -12,15 +12,16 @@ from typing import Any
 from channels.answer import Answerer
 from channels.channel import Around, File, Heard, Limits, Plan, Priority, Record, Surface
 from channels.context import Context
+from channels.downloads import Check, Fetched, UnreadableFileError
 from core import garbage
 from core.agent import AgentConfig, make_app
 from core.background import Background
 from core.conversations import Conversations
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
-from core.models.provider import Done, ProviderEvent, Request, Text
+from core.models.provider import NOTHING, Done, ProviderEvent, Request, Takes, Text
 from core.runtime import AgentRuntime, warm_up
 from core.sessions.service import SessionService
 from core.shares import Uses
@@ -41,6 +42,10 @@ class Model:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return NOTHING
 
     async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
         if self._seconds:
@@ -88,6 +93,9 @@ class Place:
 
     async def read(self, inbound: Inbound) -> Heard:
         return Heard(inbound.text, inbound.author)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        raise UnreadableFileError("there are none")
 
     async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
         return Around()

@@ -288,6 +288,15 @@ class DiscordApi:
         assert answer is not None, "only a tick may be dropped"
         return answer
 
+    async def files(self, channel: int, message: int) -> dict[str, str]:
+        """The addresses of the files that came with a message, by the files' ids."""
+
+        async def send() -> dict[str, str]:
+            found = await self._client.get_partial_messageable(channel).fetch_message(message)
+            return {str(file.id): file.url for file in found.attachments}
+
+        return await self.call("message", send, self._caller.budget(("message", channel), MESSAGES)) or {}
+
     async def own_replies(self, channel: int, question: int, *, opens: bool = False) -> list[Said]:
         """The bot's own messages that answer `question`: its first reply, the reply to that, and so on.
 

@@ -13,6 +13,7 @@ from channels.discord.api import DiscordApi
 from channels.discord.around import Surroundings
 from channels.discord.aside import Aside
 from channels.discord.commands import commands_of
+from channels.discord.downloads import Downloads
 from channels.discord.ear import Ear
 from channels.discord.gateway import PULSE, Connection, Gateway
 from channels.discord.hearing import ASIDE, NAME
@@ -22,11 +23,12 @@ from channels.discord.login import DiscordSettings, hears_all, intents, log_in, 
 from channels.discord.reactions import receipts
 from channels.discord.surface import DiscordSurface
 from channels.discord.work import Work
+from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Intake
 from core.background import Background
 from core.errors import ParleyError, SettingsError, StoreError
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.leadership import Leadership
 from core.places import Places
 from core.secrets import traced
@@ -58,6 +60,7 @@ class DiscordChannel:
         self._settings = settings
         self._client = make_client(settings)
         self._api = DiscordApi(self._client, silent=settings.silent)
+        self._downloads = Downloads(self._api, settings.api_url)
         self._surroundings = Surroundings(self._api)
         self._receipts = receipts(self._api)
         self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
@@ -163,6 +166,11 @@ class DiscordChannel:
     async def read(self, inbound: Inbound) -> Heard:
         is_alone = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{ASIDE}:"))
         return Heard.of(inbound.text, str(inbound.address["speaker"]), inbound.attachments, alone=is_alone)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        address = inbound.address
+        channel = int(address.get("root", address["channel"]))  # where it was said, if a thread was begun from it
+        return await self._downloads.fetch(channel, int(address["message"]), file, check)
 
     async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
         return await self._surroundings.look(messages, behind)

@@ -36,8 +36,9 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
     """The call in a message that a person wrote, if it is one."""
     guild, channel = guild_of(message), message.channel
     is_named = bot in message.mentions or _self_role(message) in message.role_mentions
-    is_called = guild is None or is_named or _is_reply_to(message, bot) or _is_free(message, settings.free_channels)
-    if not is_called and not isinstance(channel, discord.Thread):
+    is_called = guild is None or is_named or _is_reply_to(message, bot)
+    is_free = not is_called and _is_free(message, settings.free_channels)
+    if not (is_called or is_free) and not isinstance(channel, discord.Thread):
         return None
     if not (guild is None or is_named) and says_nothing(message):  # withheld for want of the intent
         return None
@@ -59,7 +60,7 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
         attachments=attachments_of(message),
         brings=tuple(_brings(message)),
     )
-    return Call(inbound, is_called)
+    return Call(inbound, is_called or is_free, is_free=is_free)
 
 
 def text_of(message: discord.Message, bot: discord.abc.User) -> str:

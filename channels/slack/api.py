@@ -43,6 +43,16 @@ class SlackApi:
     def pacer(self) -> Pacer:
         return self._caller.pacer
 
+    @property
+    def token(self) -> str:
+        """What the app shows to Slack."""
+        return self._client.token or ""
+
+    @property
+    def address(self) -> str:
+        """Where Slack is."""
+        return self._client.base_url
+
     def budget(self, key: Hashable, window: Window) -> Budget:
         return self._caller.budget(key, window)
 

@@ -12,6 +12,7 @@ from slack_bolt.response import BoltResponse
 from channels import words
 from channels.channel import Around, Heard
 from channels.desk import Desk
+from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from channels.slack import events
@@ -19,6 +20,7 @@ from channels.slack.api import SlackApi
 from channels.slack.around import Surroundings
 from channels.slack.blocks import pressed
 from channels.slack.commands import COMMANDS, PICK, SlashCommands, asking
+from channels.slack.downloads import Downloads
 from channels.slack.hearing import NAME, Change, changed, hear, session_id, team_of
 from channels.slack.history import History
 from channels.slack.login import SlackSettings, client, verify
@@ -35,7 +37,7 @@ from channels.slack.surface import SlackSurface
 from channels.slack.text import to_words
 from core.background import Background
 from core.errors import SettingsError
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.places import Places
 from core.secrets import traced
 from core.shares import Uses
@@ -61,6 +63,7 @@ class SlackChannel:
         self._client = client(settings)
         self._api = SlackApi(self._client)
         self._people = People(self._api)
+        self._downloads = Downloads(self._api)
         self._names = Names(self._api, self._people)
         self._surroundings = Surroundings(self._api, self._names)
         self._receipts = receipts(self._api)
@@ -77,7 +80,7 @@ class SlackChannel:
         self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
         look = History(self._api, self._hear).look
         self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=False)
-        self._private = Private(self._api)
+        self._private = Private(self._api, self.surface)
         commands, take = self._intake.commands, self._gaps.hear
         self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
         self._shortcuts = Shortcuts(
@@ -132,6 +135,9 @@ class SlackChannel:
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         return Heard.of(to_words(inbound.text, names), names[inbound.author], inbound.attachments, alone=is_direct)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        return await self._downloads.fetch(str(inbound.address["team"]), file, check)
 
     async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
         return await self._surroundings.look(messages, behind)
@@ -219,7 +225,7 @@ class SlackChannel:
         said = await self._intake.commands.attempt("stop", "", asker)
         if not said.is_seen:
             self._intake.run(self._private.whisper(visitor, said.text), name="stop")
-        if not (await self._desk.conversations.status(session)).is_running:
+        if root and not (await self._desk.conversations.status(session)).is_running:
             self._sessions.rests(asker.address)
 
     async def _take(self, call: Call) -> None:

@@ -197,6 +197,25 @@ async def test_in_a_free_channel_all_is_answered_but_what_is_for_others(server: 
         assert await nothing_was_heard(bot)
 
 
+@pytest.mark.parametrize("auto_thread", [False, True])
+async def test_a_free_channel_that_is_muted_is_answered_when_the_bot_is_named(
+    server: DiscordSandbox, tmp_path: Path, auto_thread: bool
+) -> None:
+    free = frozenset({int(server.channels["general"].id)})
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with running(server, tmp_path, echo, free_channels=free, auto_thread=auto_thread) as bot:
+        await bot.says(await server.say("ada", "general", "mute"), words.MUTED)
+        await server.say("ada", "general", "two")
+        assert await nothing_was_heard(bot)
+        await bot.says(await bot.ask("ada", "general", "listen"), words.LISTENING)
+        named = await server.say("ada", "general", "three")
+        if auto_thread:
+            await says_in(bot, await begun(bot, named), "heard: Ada Lovelace: three")
+        else:
+            await bot.says(named, "heard: Ada Lovelace: three")
+
+
 async def test_without_the_intent_the_start_says_that_free_channels_are_not_heard(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
