@@ -5,15 +5,16 @@ import logging
 from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import asdict
+from functools import partial
 
 from google.genai.types import Part
 
 from channels import words
 from channels.attachments import ALLOWANCE, Allowance, Attachments
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
-from channels.channel import Button, Channel, Priority, Surface
+from channels.channel import Button, Channel, Priority
 from channels.context import Context
-from channels.reply import MOST_MESSAGES, Keep, Reply
+from channels.reply import MOST_MESSAGES, Reply
 from channels.words import Words
 from core import turns
 from core.changes import UNDER_WAY
@@ -104,7 +105,15 @@ class Answerer:
                 await keep(known)
             say = words.of(await words.told(channel.locale(turn.inbound)))
             controls = await self._while_it_runs(turn, say)
-            async with self._reply(surface, known, keep, say, controls) as reply:
+            async with Reply(
+                surface,
+                known=known,
+                keep=keep,
+                hold=partial(self._turns.hold, turn),
+                most=self._most_messages,
+                say=say,
+                controls=controls,
+            ) as reply:
                 self._replies[turn.id] = reply
                 await self._in_reply(turn, reply)
         except StoreError:
@@ -161,7 +170,8 @@ class Answerer:
             return
         say = words.of(await words.told(channel.locale(latest.inbound)))
         controls = under_answer(latest.turn_id, say, self._extras, is_revised=latest.is_revised)
-        async with self._reply(surface, latest.chunks, _as_it_was, say) as reply:
+        stands = latest.chunks
+        async with Reply(surface, known=stands, keep=_as_it_was, most=self._most_messages, say=say) as reply:
             await reply.close(latest.text, ending=ending and say(ending), controls=() if ending else controls)
 
     async def _while_it_runs(self, turn: Turn, say: Words) -> list[Button]:
@@ -169,11 +179,6 @@ class Answerer:
         if turn.is_resumed and (latest := await self._conversations.latest(turn.id)) and latest.is_revised:
             self._revised.add(turn.id)
         return growing(turn.id, say, is_revised=turn.id in self._revised)
-
-    def _reply(
-        self, surface: Surface, known: Sequence[str], keep: Keep, say: Words, controls: Sequence[Button] = ()
-    ) -> Reply:
-        return Reply(surface, known=known, keep=keep, most=self._most_messages, say=say, controls=controls)
 
     async def _in_reply(self, turn: Turn, reply: Reply) -> None:
         try:

@@ -31,6 +31,13 @@ ABANDON_TIMEOUT = 30.0
 #: Awaited with the ids of all the reply's messages whenever they change.
 Keep = Callable[[Sequence[str]], Awaitable[None]]
 
+#: Awaited before anything is shown; raises if that is no more this process's to do.
+Hold = Callable[[], Awaitable[None]]
+
+
+async def _at_will() -> None:
+    """Nobody else may come to show the reply."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Move:
@@ -50,6 +57,7 @@ class Reply:
     Args:
         known: the ids of the messages that stand already.
         keep: awaited with the ids of all its messages whenever they change.
+        hold: awaited before they do.
         most: how many messages it may have. Of a longer text they show the beginning, and a file the whole.
         say: the language of what it says in the bot's own name.
         controls: the buttons under it while it grows.
@@ -61,6 +69,7 @@ class Reply:
         *,
         known: Sequence[str] = (),
         keep: Keep,
+        hold: Hold = _at_will,
         most: int = MOST_MESSAGES,
         say: Words = words.ENGLISH,
         controls: Sequence[Button] = (),
@@ -68,6 +77,7 @@ class Reply:
         self._surface = surface
         self._known = list(known)
         self._keep = keep
+        self._hold = hold
         self._most = most
         self.say = say
         self._ending = ""
@@ -192,6 +202,7 @@ class Reply:
                     continue
                 if not await self._may_go(move):
                     continue
+                await self._hold()
                 await self._planner.catch_up()
                 self._changed.clear()
                 is_last, since, self._since = self._final is not None, self._since, None
