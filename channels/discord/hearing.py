@@ -1,5 +1,6 @@
 """What of all that Discord tells is meant for the bot."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -53,12 +54,12 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
             "author": str(message.author.id),
             "locale": _locale(message.guild),
             **({"guild": str(guild)} if guild else {}),
-            **_around(message),
         },
         author=str(message.author.id),
         text=text_of(message, bot),
         sent_at=sent_at(message.id),
         attachments=attachments_of(message),
+        brings=tuple(_brings(message)),
     )
     return Call(inbound, is_called or is_free, is_free=is_free)
 
@@ -70,14 +71,12 @@ def text_of(message: discord.Message, bot: discord.abc.User) -> str:
     return storable(said(message, names_in(message), without_mention(message.content, *own)))
 
 
-def _around(message: discord.Message) -> dict[str, Any]:
-    """What it replies to and what it passes on, for an address."""
-    to, passed = message.reference, passed_on(message)
-    is_reply = to is not None and to.message_id is not None and message.type is discord.MessageType.reply
-    return {
-        **({"reply_to": {"channel": str(to.channel_id), "message": str(to.message_id)}} if to and is_reply else {}),
-        **({"forwarded": passed} if passed else {}),
-    }
+def _brings(message: discord.Message) -> Iterator[dict[str, Any]]:
+    """Where the message is that it replies to, and what it passes on."""
+    to = message.reference
+    if to is not None and to.message_id is not None and message.type is discord.MessageType.reply:
+        yield {"channel": str(to.channel_id), "message": str(to.message_id)}
+    yield from passed_on(message)
 
 
 def _self_role(message: discord.Message) -> discord.Role | None:
