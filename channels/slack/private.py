@@ -83,7 +83,8 @@ class Private:
             **content(text),
             **({"thread_ts": visitor.thread_ts} if visitor.thread_ts else {}),
         }
-        await self._api.call("chat.postEphemeral", said, self._api.budget(("chat.postEphemeral", visitor.team), TIER_4))
+        api = self._api.at(visitor.team)
+        await api.call("chat.postEphemeral", said, api.budget(("chat.postEphemeral", visitor.team), TIER_4))
 
     async def answer(self, visitor: Visitor, text: str, *, replaces: bool = False) -> None:
         """Say something to what he has done.
@@ -112,7 +113,8 @@ class Private:
             SurfaceError: it cannot be opened.
         """
         opened = {"trigger_id": visitor.key, "view": dict(view)}
-        await self._api.call("views.open", opened, self._api.budget(("views.open", visitor.team), TIER_4))
+        api = self._api.at(visitor.team)
+        await api.call("views.open", opened, api.budget(("views.open", visitor.team), TIER_4))
 
     async def hand(self, visitor: Visitor, text: str, file: File, *, thread_ts: str) -> bool:
         """Give him a file: in direct messages there, else as text if it is short, else into his direct messages.
@@ -131,14 +133,14 @@ class Private:
         if not visitor.channel.startswith("D") and LIMITS.measure(whole) <= LIMITS.chunk_size:
             await self.answer(visitor, whole)
             return True
-        channel = visitor.channel
+        channel, api = visitor.channel, self._api.at(visitor.team)
         if not channel.startswith("D"):
             # Slack: a post to a user goes into the messages with him, and says which these are
-            posts = self._api.budget(("chat.postMessage", visitor.team, visitor.user), POSTS)
-            opened = await self._api.call("chat.postMessage", {"channel": visitor.user, **content(text)}, posts)
+            posts = api.budget(("chat.postMessage", visitor.team, visitor.user), POSTS)
+            opened = await api.call("chat.postMessage", {"channel": visitor.user, **content(text)}, posts)
             assert opened is not None, "only a tick may be dropped"
             channel, thread_ts = str(opened["channel"]), str(opened["ts"])
-        files = Files(self._api, visitor.team)
+        files = Files(api, visitor.team)
 
         async def unknown() -> None:
             return None

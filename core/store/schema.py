@@ -208,3 +208,13 @@ blobs = sa.Table(
     sa.Column("hash", sa.Text, primary_key=True),
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
+
+#: What must not be read by whoever gets hold of the database, by name: encrypted, name and all, with the operator's
+#: key. What is good for some time only is taken away after `expires_at`.
+vault = sa.Table(
+    "vault",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("sealed", sa.Text, nullable=False),
+    sa.Column("expires_at", sa.Double),
+)
