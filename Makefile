@@ -3,6 +3,9 @@
 UV := $(shell command -v uv || echo .uv/bin/uv)
 WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 
+# What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions bench-turns soak chaos words check warm clean
 
 run: .venv/ready $(WARM)

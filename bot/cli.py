@@ -15,6 +15,7 @@ from bot import manifest as manifests
 from bot import settings as configuration
 from core.errors import ParleyError, SettingsError
 from core.store.database import Database
+from core.store.lock import held
 from core.store.migrate import migrate as apply_migrations
 from core.tokens import warm as fetch_vocabulary
 
@@ -66,7 +67,8 @@ def migrate() -> None:
     async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
         database = Database(settings.database)
         try:
-            applied = await apply_migrations(database)
+            with held(database):
+                applied = await apply_migrations(database)
         finally:
             await database.aclose()
         _say(f"applied {', '.join(applied)}" if applied else "nothing to do")

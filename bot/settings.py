@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from channels.buttons import Extra
-from channels.discord.login import DISCORD_API, DiscordSettings
+from channels.discord.login import DISCORD_API, DiscordSettings, Sessions
 from channels.gaps import Bounds
 from channels.slack.hearing import Direct
 from channels.slack.login import MOST_PROMPTS, PROMPTS, SlackSettings
@@ -52,6 +52,11 @@ class Settings(BaseSettings):
     discord_bot_token: SecretStr | None = None
     discord_api_url: str = DISCORD_API
     discord_guilds: Annotated[tuple[int, ...], NoDecode] = ()
+    discord_channel_sessions: Sessions = "shared"
+    discord_auto_thread: bool = False
+    discord_free_channels: Annotated[tuple[int, ...], NoDecode] = ()
+    discord_silent: bool = False
+    discord_ping_after: float = Field(default=0, ge=0)
 
     model: str = DEFAULT_MODEL
     models: Annotated[tuple[str, ...], NoDecode] = ()
@@ -67,7 +72,7 @@ class Settings(BaseSettings):
     tools: Annotated[tuple[str, ...], NoDecode] = ("core.tools:current_time",)
 
     database_url: str = ""
-    database_connections: int = Field(default=15, ge=2)
+    database_connections: int = Field(default=15, ge=3)
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
@@ -132,13 +137,13 @@ class Settings(BaseSettings):
 
     @field_validator("discord_guilds", mode="before")
     @classmethod
-    def _are_ids(cls, value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        ids = [part.strip() for part in value.split(",") if part.strip()]
-        if not all(part.isdecimal() for part in ids):
-            raise ValueError("it must be ids of servers, with commas in between (right-click a server, Copy Server ID)")
-        return tuple(int(part) for part in ids)
+    def _are_servers(cls, value: object) -> object:
+        return _ids(value, "ids of servers, with commas in between (right-click a server, Copy Server ID)")
+
+    @field_validator("discord_free_channels", mode="before")
+    @classmethod
+    def _are_channels(cls, value: object) -> object:
+        return _ids(value, "ids of channels, with commas in between (right-click a channel, Copy Channel ID)")
 
     @field_validator("slack_api_url", "discord_api_url", "google_base_url", "openai_base_url", "anthropic_base_url")
     @classmethod
@@ -251,6 +256,11 @@ class Settings(BaseSettings):
             bot_token=self.discord_bot_token.get_secret_value(),
             api_url=self.discord_api_url,
             guilds=frozenset(self.discord_guilds),
+            sessions=self.discord_channel_sessions,
+            auto_thread=self.discord_auto_thread,
+            free_channels=frozenset(self.discord_free_channels),
+            silent=self.discord_silent,
+            ping_after=self.discord_ping_after,
         )
 
     @property
@@ -309,6 +319,15 @@ def _begins(value: SecretStr | None, prefix: str, where: str) -> SecretStr | Non
     if value is not None and not value.get_secret_value().startswith(prefix):
         raise ValueError(f"it must begin with {prefix}; copy it at {_SLACK_APPS}, your app, under {where}")
     return value
+
+
+def _ids(value: object, what: str) -> object:
+    if not isinstance(value, str):
+        return value
+    ids = [part.strip() for part in value.split(",") if part.strip()]
+    if not all(part.isdecimal() for part in ids):
+        raise ValueError(f"it must be {what}")
+    return tuple(int(part) for part in ids)
 
 
 def _revealed(secret: SecretStr | None) -> str | None:

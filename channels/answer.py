@@ -201,13 +201,15 @@ class Answerer:
         return await self._show(turn, reply, text)
 
     async def _agent_said(self, turn: Turn, reply: Reply) -> Usage:
-        """Feed the reply with what the agent says, to its end. A shutdown lets the tools end that are at work."""
+        """Feed the reply with what the agent says, to its end. What hands the turn back lets the tools end
+        that are at work.
+        """
         tools = _Tools()
         saying = asyncio.create_task(self._say(turn, reply, tools), name=f"run of turn {turn.id}")
         try:
             return await asyncio.shield(saying)
         except asyncio.CancelledError as stop:
-            if stop.args == (turns.SHUTDOWN,):
+            if stop.args in ((turns.SHUTDOWN,), (turns.ANEW,)):
                 await tools.rest(TOOL_SECONDS)
             raise
         finally:
@@ -265,6 +267,8 @@ class Answerer:
                         await reply.close(reply.said.rstrip(), ending=ending, controls=controls)
                     except SurfaceError as error:
                         log.warning("turn %s: its reply does not say that it is handed back: %s", turn.id, error)
+                await self._turns.hand_back(turn)
+            case turns.ANEW:
                 await self._turns.hand_back(turn)
 
     async def _close(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:

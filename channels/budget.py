@@ -5,7 +5,7 @@ import math
 from bisect import insort
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -18,7 +18,8 @@ _LIKELY, _AT_LEAST = 30.0, 7.0
 #: The most of a window that ticks leave for finals: texts go on growing whatever is live.
 _KEPT = 0.8
 
-#: While others wait as well, every so many-th place is a tick's: texts go on growing while finals drain.
+#: While others wait as well, every so many-th place is a tick's, unless it is kept back: texts go on growing while
+#: finals drain.
 _TICKS_SHARE = 6
 
 #: A refusal shows that the platform allows less than it says: by so much less is asked of it from then on, and by so
@@ -150,6 +151,7 @@ class Budget:
         try:
             while (wait := self._wait(me)) > _NO_TIME:
                 if wait == float("inf"):
+                    self._wake()  # who comes first may have changed with what is kept back
                     await me.is_first.wait()
                 else:
                     await _event_within(me.is_first, wait)
@@ -191,12 +193,18 @@ class Budget:
         self._learnt_at = max(self._closed_until, self._learnt_at)
 
     def can_spare(self, calls: int, *, within: float = 0.0) -> bool:
-        """Whether so many calls could be kept back beside those that are, now or in so many seconds."""
+        """Whether so many calls could be kept back beside those that are.
+
+        Args:
+            within: seconds in which they have to be free. If a window is longer than that, they have to be so now: it
+                may be nearly as long until it has room again.
+        """
         if _now() < self._closed_until:
             return False
-        windows = 1 + int(within / self._speed / self._window.seconds)
-        most = int(windows * self._calls * _KEPT)
-        return min(self._free(within / self._speed), most) - self._kept >= calls
+        within /= self._speed
+        windows = int(within / self._window.seconds)
+        most = int((1 + windows) * self._calls * _KEPT)
+        return min(self._free(within if windows else 0.0), most) - self._kept >= calls
 
     @property
     def is_tight(self) -> bool:
@@ -275,9 +283,14 @@ class Budget:
         return self._wait_for_room(me.priority)
 
     def _next(self) -> _Waiting | None:
-        if self._ticks and (not self._is_urgent or self._since_tick >= _TICKS_SHARE - 1):
+        if self._ticks and (not self._is_urgent or (self._since_tick >= _TICKS_SHARE - 1 and self._is_tick_free)):
             return self._ticks[0]
         return self._line[0] if self._line else None
+
+    @property
+    def _is_tick_free(self) -> bool:
+        """Whether a tick takes nothing that is kept back; if that is more than a window may keep, all have to wait."""
+        return self._kept > int(self._calls * _KEPT) or self._free(0.0) > self._kept
 
     @property
     def _is_urgent(self) -> bool:
@@ -364,10 +377,9 @@ class Budget:
 
 
 async def _event_within(event: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):  # not `wait_for`, which may swallow that it is cancelled
+            await event.wait()
 
 
 def _now() -> float:

@@ -151,11 +151,6 @@ class Surface(Protocol):
         """To be entered while the reply is being shown."""
         ...
 
-    @property
-    def is_crowded(self) -> bool:
-        """Whether calls are so scarce that most of them have to be kept for the end of what grows."""
-        ...
-
     def open(self) -> bool:
         """Whether a message may be shown that is to grow. It will have to be ended by a call, which is kept back from
         then on until it is.

@@ -48,6 +48,7 @@ class Asker:
         event_key: the same for each delivery of the same command: see `Inbound`.
         locale: as the platform names it; empty if it does not.
         sent_at: in seconds since the epoch.
+        is_late: see `Call`.
     """
 
     session_id: str | None
@@ -58,9 +59,10 @@ class Asker:
     event_key: str
     locale: str = ""
     sent_at: float = field(default_factory=time.time)
+    is_late: bool = False
 
     @classmethod
-    def of(cls, inbound: Inbound, locale: str) -> "Asker":
+    def of(cls, inbound: Inbound, locale: str, *, is_late: bool = False) -> "Asker":
         """Who has said it."""
         return cls(
             session_id=inbound.session_id,
@@ -71,6 +73,7 @@ class Asker:
             event_key=inbound.event_key,
             locale=locale,
             sent_at=inbound.sent_at,
+            is_late=is_late,
         )
 
 
@@ -149,7 +152,7 @@ class Commands:
             text="reset",
             sent_at=asker.sent_at,
         )
-        dropped = await self._desk.inbox.reset(inbound)
+        dropped = await self._desk.inbox.reset(inbound, is_late=asker.is_late)
         self._take_back(dropped or ())
         return Said(say(words.RESET_DONE), is_seen=dropped is None)
 

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from math import inf
 
@@ -16,6 +16,7 @@ from channels.intake import Call
 from core.errors import ParleyError, StoreError
 from core.places import Place, Places
 from core.secrets import traced
+from core.store.retrying import retried
 
 log = logging.getLogger(__name__)
 
@@ -27,13 +28,22 @@ MARGIN = 60.0
 ALIVE = 7 * 86_400.0
 
 #: The most places, and the most conversations, that one look goes to: those in which was spoken last.
-MOST_PLACES = 200
+MOST_PLACES = 500
 
 #: The most seconds that one look may take; what it has not come to by then is left.
 LOOK_SECONDS = 900.0
 
-#: Seconds to wait before what could not be looked for or kept is tried again, the last one from then on.
+#: Seconds to wait before what could not be looked for is tried again, the last one from then on.
 PAUSES = (0.5, 2.0, 5.0, 15.0, 30.0)
+
+#: The same for what could not be kept: soon, for another worker may keep what is said next as soon as that can be done.
+KEEP_PAUSES = (*(0.1,) * 50, *(0.25,) * 40, *PAUSES)
+
+#: The most seconds for which a message that was just said waits for those that were said before it and not heard.
+BEHIND_SECONDS = 15.0
+
+#: Seconds to wait before the database is asked again since when nothing was heard.
+START_PAUSES = (0.2, 1.0, 2.0)
 
 #: How many messages that could not be kept are remembered; more of them are looked for.
 MOST_MISSED = 1_000
@@ -70,6 +80,8 @@ class Gaps:
         channel: the channel's name.
         take: takes in a message; raises `StoreError` if it cannot be kept.
         heard_at: the time of the channel's last sign of life (seconds since the epoch); 0 before the first.
+        holds: whether what is just said waits for a look at its place, as long as there is a gap. That is for a
+            channel that one process hears: another one would hold up nothing of what it hears.
     """
 
     def __init__(
@@ -81,6 +93,7 @@ class Gaps:
         take: Callable[[Call], Awaitable[None]],
         look: Look,
         heard_at: Callable[[], float],
+        holds: bool,
     ) -> None:
         self._channel = channel
         self._places = places
@@ -88,12 +101,16 @@ class Gaps:
         self._take = take
         self._look = look
         self._heard_at = heard_at
+        self._holds = holds
         self._missed: dict[str, Call] = {}
         self._since = inf  # the beginning of what is to be looked for
         self._looking_since = inf
         self._kept = 0.0
-        self._wake = asyncio.Event()
+        self._opened = asyncio.Event()
+        self._unkept = asyncio.Event()
+        self._began = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._first = dict[str, asyncio.Task[None]]()  # looks at places in which somebody speaks while there is a gap
 
     async def start(self) -> None:
         """Go to work; first of all, have looked for what was said since the last process heard.
@@ -101,20 +118,31 @@ class Gaps:
         Raises:
             StoreError: the database does not say since when that is.
         """
-        heard_at = await self._places.heard_at(self._channel)
+        heard_at = await retried(
+            lambda: self._places.heard_at(self._channel), what=f"the gap of {self._channel}", pauses=START_PAUSES
+        )
         if heard_at is not None:
             self._kept = heard_at
             self.open(heard_at)
-        for work in (self._close_all(), self._keep_up()):
+        works = (
+            self._persist(self._take_missed, self._unkept, KEEP_PAUSES),
+            self._persist(self._look_back, self._opened, PAUSES),
+            self._keep_up(),
+        )
+        for work in works:
             self._tasks.append(asyncio.create_task(work, name=f"gaps of {self._channel}"))
+        self._began.set()
 
     async def stop(self) -> None:
         """Look no further. What was not looked for is left to the next process."""
-        for task in self._tasks:
+        self._began.clear()
+        tasks = [*self._tasks, *self._first.values()]
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks)
             self._tasks.clear()
+            self._first.clear()
         try:
             async with asyncio.timeout(LAST_SECONDS):
                 await self._keep()
@@ -125,49 +153,105 @@ class Gaps:
         """What was said since then (seconds since the epoch) may not have been heard."""
         if self._bounds.hours:
             self._since = min(since, self._since)
-            self._wake.set()
+            self._first = {place: task for place, task in self._first.items() if not task.done()}
+            self._opened.set()
+
+    async def hear(self, call: Call) -> None:
+        """Take in what was just said, behind what was said before it in its place and was not heard or kept yet. A
+        command waits for nothing that was not heard.
+
+        Raises:
+            StoreError: it is not kept yet, and will be as soon as that can be done.
+        """
+        if self._holds and (self._is_open or not self._began.is_set()) and call.command is None:
+            try:
+                async with asyncio.timeout(BEHIND_SECONDS):
+                    await self._began.wait()
+                    await self._look_first(call.inbound.place)
+            except TimeoutError:
+                log.info("%s: a message is not held up any longer by what was said before", self._channel)
+        try:
+            for older in self._missed_before(call):
+                await self._take_one(older)
+            await self._take_one(call)
+        except StoreError:
+            self.missed(call)
+            raise
+        if self._missed:  # the database is back
+            self._unkept.set()
 
     def missed(self, call: Call) -> None:
         """A message was heard and could not be kept: it is kept as soon as that can be done."""
         if len(self._missed) < MOST_MISSED:
             self._missed[call.inbound.event_key] = call
-            self._wake.set()
+            self._unkept.set()
         else:
             self.open(call.inbound.sent_at)
 
-    async def _close_all(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            for pause in chain(PAUSES, repeat(PAUSES[-1])):
-                if await self._close():
-                    break
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), pause)
-                self._wake.clear()
+    def _missed_before(self, call: Call) -> list[Call]:
+        """What was said before it in its session and could not be kept, in its order."""
+        inbound = call.inbound
+        here = (missed for missed in self._missed.values() if missed.inbound.session_id == inbound.session_id)
+        return sorted((missed for missed in here if _at(missed) < inbound.sent_at), key=_at)
 
-    async def _close(self) -> bool:
-        """Close all gaps; false if that is to be tried again."""
-        is_done = True
-        for work in (self._take_missed, self._look_back):
-            try:
-                await work()
-            except Exception as error:
-                reason = str(error) if isinstance(error, ParleyError) else traced(error)
-                log.warning("%s: what was not heard cannot be caught up with yet: %s", self._channel, reason)
-                is_done = False
-        return is_done
+    async def _take_one(self, call: Call) -> None:
+        await self._take(call)
+        self._missed.pop(call.inbound.event_key, None)
+
+    @property
+    def _is_open(self) -> bool:
+        return min(self._since, self._looking_since) != inf
+
+    async def _look_first(self, place_id: str) -> None:
+        """Look at a place before its turn comes, once, if there is a gap. Who does not wait for it does not end it."""
+        if not self._is_open:
+            return
+        looking = self._first.get(place_id)
+        if looking is None:
+            since = self._bounded(min(self._since, self._looking_since))
+            work = self._look_at(place_id, since)
+            looking = self._first[place_id] = asyncio.create_task(work, name=f"gap of {place_id}")
+        await asyncio.wait([looking])
+
+    async def _look_at(self, place_id: str, since: float) -> None:
+        try:
+            await self._catch_up(since, only=place_id)
+        except Exception as error:  # its turn comes
+            self._first.pop(place_id, None)
+            log.info("%s: a place cannot be looked into first: %s", self._channel, traced(error))
+
+    def _bounded(self, since: float) -> float:
+        """From when on to look for what was not heard since then."""
+        return max(since - MARGIN, time.time() - self._bounds.hours * 3600)
+
+    async def _persist(self, work: Callable[[], Awaitable[None]], wake: asyncio.Event, pauses: Sequence[float]) -> None:
+        """Do `work` whenever `wake` says so, again and again until it succeeds."""
+        while True:
+            await wake.wait()
+            wake.clear()
+            told = ""
+            for pause in chain(pauses, repeat(pauses[-1])):
+                reason = await _failure(work)
+                if not reason:
+                    break
+                if reason != told:
+                    log.warning("%s: what was not heard cannot be caught up with yet: %s", self._channel, reason)
+                    told = reason
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await wake.wait()
+                wake.clear()
 
     async def _take_missed(self) -> None:
         """Take in what could not be kept, in its order; what cannot be kept by its own fault holds up no other."""
         failure: StoreError | None = None
-        for call in sorted(self._missed.values(), key=lambda call: call.inbound.sent_at):
+        for call in sorted(self._missed.values(), key=_at):
             inbound = call.inbound
             if inbound.sent_at < time.time() - max(1.0, self._bounds.hours) * 3600:
                 log.error("%s: a message is lost, as it could not be kept for too long", self._channel)
             else:
                 try:
-                    await self._take(call)
+                    await self._take(replace(call, is_late=True))
                 except StoreError as error:
                     await self._places.heard_at(self._channel)  # which fails as well, if it is not the message
                     failure = error
@@ -183,7 +267,7 @@ class Gaps:
         self._since = inf
         try:
             async with asyncio.timeout(LOOK_SECONDS):
-                found = await self._catch_up(max(since - MARGIN, time.time() - self._bounds.hours * 3600))
+                found = await self._catch_up(self._bounded(since))
             log.info("%s: looked back over %.0f s: %d messages found", self._channel, time.time() - since, found)
         except TimeoutError:
             log.warning("%s: looking back took too long; what was not found by now is left", self._channel)
@@ -193,13 +277,20 @@ class Gaps:
         finally:
             self._looking_since = inf
 
-    async def _catch_up(self, since: float) -> int:
+    async def _catch_up(self, since: float, *, only: str | None = None) -> int:
         """Take in what was said since then and not heard.
+
+        Args:
+            only: the one place to look at.
 
         Returns:
             How many messages.
         """
         places = await self._places.served(self._channel, since=since - ALIVE, limit=MOST_PLACES)
+        if only is not None:
+            places = [place for place in places if place.id == only]
+            if not places:
+                return 0
         alive = {session for place in places for session in place.sessions}
         begun = {place.id: place.begun_at for place in places}
         found = 0
@@ -212,7 +303,7 @@ class Gaps:
                 for call in unheard[max(0, len(unheard) - room) :]:
                     found += 1
                     try:
-                        await self._take(call)
+                        await self._take(replace(call, is_late=True))
                     except StoreError:
                         self.missed(call)
         return found
@@ -230,7 +321,7 @@ class Gaps:
         known = await self._places.known(call.inbound.event_key for call in calls)
         over = await self._places.started_over_at({call.inbound.session_id for call in calls})
         unheard = []
-        for call in sorted(calls, key=lambda call: call.inbound.sent_at):
+        for call in sorted(calls, key=_at):
             inbound = call.inbound
             if call.is_called:
                 alive.add(inbound.session_id)
@@ -254,3 +345,17 @@ class Gaps:
         if until and until != self._kept:
             await self._places.keep_heard_at(self._channel, until)
             self._kept = until
+
+
+async def _failure(work: Callable[[], Awaitable[None]]) -> str:
+    """Why it has failed, if it has."""
+    try:
+        await work()
+    except Exception as error:
+        return str(error) if isinstance(error, ParleyError) else traced(error)
+    return ""
+
+
+def _at(call: Call) -> float:
+    """When it was said."""
+    return call.inbound.sent_at

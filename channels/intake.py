@@ -32,10 +32,12 @@ class Call:
     Attributes:
         is_called: whether it calls the bot by name or is written to it alone. Otherwise it is one that the
             bot answers only where it speaks already, and only if that is for it.
+        is_late: whether it was said a while ago, and others after it may have been heard before.
     """
 
     inbound: Inbound
     is_called: bool
+    is_late: bool = False
 
     @property
     def command(self) -> tuple[Name, str] | None:
@@ -84,19 +86,23 @@ class Intake:
         if not (call.is_called or await self._is_for_the_bot(inbound)):
             return
         if call.command is not None:
-            await self._do(*call.command, inbound)
+            await self._do(*call.command, call)
         elif await self._desk.inbox.accept(inbound) is Accepted.WAITS:
             self._receipts.give(inbound.address)
 
     async def _is_for_the_bot(self, inbound: Inbound) -> bool:
         return await self._desk.conversations.answers(inbound, called=False, follow=self._desk.follow)
 
-    async def _do(self, name: Name, argument: str, inbound: Inbound) -> None:
+    async def _do(self, name: Name, argument: str, call: Call) -> None:
         """Do what a message asks for, once however often it is heard, and say there what came of it."""
+        inbound = call.inbound
         is_kept_by_itself = name == "reset" and await self._desk.inbox.is_session(inbound.session_id)
         if not (is_kept_by_itself or await self._desk.inbox.note(inbound)):
             return
-        said = await self.commands.attempt(name, argument, Asker.of(inbound, await words.told(self._locale(inbound))))
+        if name == "stop" and call.is_late:  # what runs now is something else
+            return
+        asker = Asker.of(inbound, await words.told(self._locale(inbound)), is_late=call.is_late)
+        said = await self.commands.attempt(name, argument, asker)
         if not said.is_seen:
             self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
 

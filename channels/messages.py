@@ -19,8 +19,9 @@ log = logging.getLogger(__name__)
 #: Seconds by which an edit of which no answer came may be late.
 LATE = 1.0
 
-#: Seconds within which the end of a message has to be affordable, if it is to be shown before it is whole: else it is
-#: shown when it is, by a post.
+#: Where more than half of a window is kept back already: seconds within which the end of a message has to be
+#: affordable, if it is to be shown before it is whole. Else it has to be so at once, and what is not is shown when it
+#: is whole, by a post.
 _SOON = 15.0
 
 #: What the id of a reply's file begins with, so that it is not taken for a message's.
@@ -114,10 +115,6 @@ class MessageSurface(ABC):
             self._give_up()
             self._release()
 
-    @property
-    def is_crowded(self) -> bool:
-        return self._edits.is_tight or not self._has_room()
-
     def open(self) -> bool:
         if not self._is_open:
             if not self._has_room():
@@ -140,7 +137,7 @@ class MessageSurface(ABC):
 
     def _has_room(self) -> bool:
         """Whether the end of one more message that grows can be afforded."""
-        return self._edits.can_spare(0 if self._is_reserved else 1, within=_SOON)
+        return self._edits.can_spare(0 if self._is_reserved else 1, within=_SOON if self._edits.is_tight else 0.0)
 
     def _keep(self) -> None:
         """Have a share in what lets the message grow."""

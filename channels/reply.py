@@ -165,10 +165,9 @@ class Reply:
     def _hear(self) -> None:
         self._heard_at = _now()
         self._touch()
-        if self._planner.has_grown:
+        if self._planner.has_grown:  # what is full goes first
             self._grown.set()
-            if self._surface.is_crowded:  # what is full goes first
-                self._urgent.set()
+            self._urgent.set()
 
     def _touch(self, *, is_urgent: bool = False) -> None:
         if self._since is None:
@@ -223,15 +222,15 @@ class Reply:
         """What is to be shown next; none as long as it has to wait for a message to be full.
 
         A message that grows has to be ended by a call of its own. When there is none to spare, a message is shown
-        when it is whole, by the post that it takes anyway, and one that has begun to grow is ended when it is full.
+        when it is whole, by the post that it takes anyway, and one that has begun to grow is ended when it is full,
+        before others grow: that call is owed, and kept back.
         """
         is_new = len(self._known) <= self._settled
         if self._final is not None:
             return _Move(self._final, is_new=is_new, ends=True)
         full, soon = self._planner.full, Priority.PROGRESS if is_first else Priority.TICK
         if full > self._settled:
-            priority = Priority.PROGRESS if self._surface.is_crowded else soon
-            return _Move(priority, is_new=is_new, ends=len(self._known) <= full)
+            return _Move(Priority.PROGRESS, is_new=is_new, ends=len(self._known) <= full)
         if self._surface.open() or len(self._known) > full:
             return _Move(soon, is_new=is_new, ends=False)
         return None

@@ -27,12 +27,14 @@ class Feedback:
         Raises:
             StoreError: it could not be kept.
         """
-        lives = sessions.c.id == turns.c.session, sessions.c.generation == turns.c.generation
-        query = sa.select(turns.c.id).join(sessions, sa.and_(*lives)).where(turns.c.id == turn_id)
+        held = sa.select(turns.c.session, turns.c.generation).where(turns.c.id == turn_id).with_for_update(read=True)
         async with self._database.write() as connection:
-            # a reset comes before, or takes this away as well; and so does what takes old turns away
-            held = query.with_for_update(read=True, of=[sessions, turns])
-            if (await connection.execute(held)).first() is None:
+            # a reset writes to its turns first: it comes before, and the session is of another generation, or after
+            turn = (await connection.execute(held)).one_or_none()
+            if turn is None:
+                return False
+            lives = sessions.c.id == turn.session, sessions.c.generation == turn.generation
+            if (await connection.execute(sa.select(sessions.c.id).where(*lives))).first() is None:
                 return False
             given = {"turn": turn_id, "author": author, "verdict": verdict, "given_at": time.time()}
             await insert_or_update(connection, feedback, given)

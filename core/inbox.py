@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from enum import Enum, auto
+from math import inf
 from typing import TypeVar
 
 import sqlalchemy as sa
@@ -12,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.again import Refused, wanted
 from core.changes import Revised, Taken, Withdrawn, revise, withdraw
+from core.errors import StoreError
 from core.inbound import Inbound
 from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
@@ -20,7 +22,7 @@ from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
 from core.store.upsert import insert_of
-from core.turns import RESET, STOP, WITHDRAWN, Kind, Turns
+from core.turns import ANEW, RESET, STOP, WITHDRAWN, Kind, Turns
 from core.waiting import Again, is_under_way, is_waiting, readable
 from core.worker import Worker
 
@@ -42,10 +44,6 @@ class Accepted(Enum):
     NEXT = auto()
     WAITS = auto()
     KNOWN = auto()
-
-
-#: Of what the inbox has: what was said to the bot as a part of a conversation.
-_ADDRESSED = inbox.c.outcome.is_(None) | inbox.c.outcome.not_in(("overheard", "command"))
 
 
 class Inbox:
@@ -102,7 +100,12 @@ class Inbox:
                 await ensure_session(connection, app=self._app, user_id=inbound.place, session_id=inbound.session_id)
             return Accepted.KNOWN
         self._worker.wake()
-        return Accepted.WAITS if rows[0][0] else Accepted.NEXT
+        if not rows[0][0]:
+            return Accepted.NEXT
+        with suppress(StoreError):  # the worker looks by itself now and then
+            if overtaken := await self._turns.overtaken(inbound.session_id):
+                self._worker.cancel(overtaken, ANEW)
+        return Accepted.WAITS
 
     async def again(self, turn_id: str, *, author: str, kind: Again) -> tuple[Accepted, Inbound] | Refused:
         """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
@@ -197,12 +200,16 @@ class Inbox:
             noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
             return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
 
-    async def reset(self, inbound: Inbound) -> list[Inbound] | None:
+    async def reset(self, inbound: Inbound, *, is_late: bool = False) -> list[Inbound] | None:
         """Keep a message that starts its session over, and do so: what is stored of the session goes, what
         waits is not answered, and what still runs can store nothing more.
 
+        Args:
+            is_late: whether it was said a while ago. It concerns nothing then that was said after it, and nothing at
+                all if that has a turn by now.
+
         Returns:
-            What waited and will not be answered; nothing at all if the message was here before.
+            What waited and will not be answered; nothing at all if the message was here before or comes too late.
 
         Raises:
             StoreError: nothing was changed.
@@ -211,9 +218,14 @@ class Inbox:
         async def work(connection: AsyncConnection) -> tuple[list[Inbound], str | None] | None:
             if await self._keep(connection, inbound, outcome="reset") is Accepted.KNOWN:
                 return None
+            if is_late and await _is_overtaken(connection, inbound):
+                kept = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
+                await connection.execute(kept.values(outcome="overtaken"))
+                return None
             # first the turns: who takes one up holds it before the messages, and must not hold up what holds him up
             under_way = await self._turns.cancel(connection, inbound.session_id, RESET)
-            return await self._start_over(connection, inbound.session_id), under_way
+            until = inbound.sent_at if is_late else inf
+            return await self._start_over(connection, inbound.session_id, until), under_way
 
         done = await self._write(work)
         if done is None:
@@ -238,7 +250,8 @@ class Inbox:
         """The session at `place` in which `author` spoke last."""
         query = (
             sa.select(inbox.c.session)
-            .where(inbox.c.place == place, inbox.c.author == author, _ADDRESSED)
+            .join(sessions, sessions.c.id == inbox.c.session)
+            .where(inbox.c.place == place, inbox.c.author == author, inbox.c.outcome.is_distinct_from("overheard"))
             .order_by(inbox.c.sent_at.desc())
             .limit(1)
         )
@@ -289,17 +302,26 @@ class Inbox:
         )
         return Accepted.WAITS if is_behind else Accepted.NEXT
 
-    async def _start_over(self, connection: AsyncConnection, session_id: str) -> list[Inbound]:
+    async def _start_over(self, connection: AsyncConnection, session_id: str, until: float) -> list[Inbound]:
+        """Begin a new generation, to which belongs what waits and was said after `until`, but for what asks for an
+        answer of the old one once more.
+
+        Returns:
+            What else waited.
+        """
         await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
-        await self._service.begin_generation(connection, session_id)
+        generation = await self._service.begin_generation(connection, session_id)
         here = inbox.c.session == session_id
-        waiting = here & is_waiting(inbox)
+        later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
+        await connection.execute(sa.update(inbox).where(later).values(generation=generation))
+        waiting = here & is_waiting(inbox) & (inbox.c.generation != generation)
         dropped = (await connection.execute(sa.select(inbox.c.inbound).where(waiting))).scalars().all()
         await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
         needed = sa.exists().where(
             turns.c.session == session_id, is_under_way(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
         )
-        await connection.execute(sa.update(inbox).where(here, ~needed).values(inbound=None, revised=None))
+        over = here & ~is_waiting(inbox) & ~needed
+        await connection.execute(sa.update(inbox).where(over).values(inbound=None, revised=None))
         return [message for said in dropped if (message := readable(said))]
 
 
@@ -353,3 +375,10 @@ def _comes_behind(session: str | sa.ColumnElement[str], key: str | sa.ColumnElem
     others = inbox.alias("others")
     waiting = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
     return waiting | sa.exists().where(turns.c.session == session, is_under_way(turns))
+
+
+async def _is_overtaken(connection: AsyncConnection, reset: Inbound) -> bool:
+    """Whether a turn has taken what was said in the session after its `reset`."""
+    later = inbox.c.turn.is_not(None) & (inbox.c.sent_at > reset.sent_at)
+    query = sa.select(sa.exists().where(inbox.c.session == reset.session_id, later))
+    return bool((await connection.execute(query)).scalar_one())

@@ -1,4 +1,4 @@
-"""Letting go of turns that ended long ago, a few at a time, so that nobody waits for it."""
+"""Letting go of turns and workers that ended long ago, a few at a time, so that nobody waits for it."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.secrets import traced
 from core.store.database import Database
-from core.store.schema import inbox, tool_calls, turns
+from core.store.schema import inbox, tool_calls, turns, workers
 from core.waiting import is_waiting
 
 log = logging.getLogger(__name__)
@@ -20,17 +20,18 @@ PAUSE = 0.5
 #: Seconds after which it is tried again when it failed.
 AGAIN = 60.0
 
-#: Seconds between two times that it is looked for what is old.
-EVERY = 3600.0
+HOUR, DAY = 3600.0, 86_400.0
 
-DAY = 86_400.0
+#: Seconds between two times that it is looked for what is old.
+EVERY = HOUR
 
 
 class Pruning:
     """Takes away what is of no use any more.
 
     Of messages, their author's newest at a place stays: it tells where he speaks. What was said and answered is not
-    lost with its turn: sessions keep that. A turn stays for as long as one that answers its messages once more.
+    lost with its turn: sessions keep that. A turn stays for as long as one that answers its messages once more. A
+    worker counts as gone for good an hour after its lease has ended.
 
     Args:
         days: how long a turn is kept after its end.
@@ -59,11 +60,12 @@ class Pruning:
             How many rows.
         """
         async with self._database.write() as connection:
-            before = self._database.now - self._days * DAY
+            before, an_hour_ago = self._database.now - self._days * DAY, self._database.now - HOUR
             return (
                 await _delete(connection, turns, _is_forgotten(before))
                 + await _delete(connection, inbox, _is_of_no_use(before))
                 + await _delete(connection, tool_calls, tool_calls.c.begun_at < before)
+                + await _delete(connection, workers, workers.c.lease < an_hour_ago)
             )
 
 

@@ -52,6 +52,8 @@ async def stop(connection: AsyncConnection, turns_: Turns, session_id: str, *, a
         here &= inbox.c.author == author
     waiting = (await connection.execute(sa.select(inbox).where(here, is_waiting(inbox)))).all()
     these = inbox.c.id.in_([row.id for row in waiting])
+    # what asks for a turn to be answered once more leaves nothing behind: it may be asked for again
+    await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
     await connection.execute(sa.update(inbox).where(these).values(outcome="stopped"))
     turn = await _running(connection, session_id)
     is_theirs = turn is not None and (author is None or author in await _askers(connection, turn))

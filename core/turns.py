@@ -26,24 +26,26 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import TurnLostError
 from core.inbound import Inbound
-from core.lease import Lease
-from core.sessions.reopening import reopen
+from core.lease import Lease, writes_own
+from core.overtaking import is_overtaken, take_in
+from core.sessions.reopening import reopen, rewind
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, turns
 from core.store.statement import Statement
-from core.waiting import Again, batches, begin_again, is_under_way, said_to
+from core.waiting import Again, batches, begin_again, is_under_way, parent_of, said_to
 
 log = logging.getLogger(__name__)
 
 #: Why a turn is ended: its session was started over, somebody had enough, what it answers was deleted, the process
-#: ends, another worker has it.
+#: ends, another worker has it, or an older message has come that it is to answer as well.
 RESET = "reset"
 STOP = "stop"
 WITHDRAWN = "withdrawn"
 SHUTDOWN = "shutdown"
 LOST = "lost"
+ANEW = "anew"
 
 #: Seconds after which a message counts as one that has waited.
 WAITED = 0.2
@@ -136,9 +138,20 @@ class Turns:
 
     async def running(self) -> dict[str, str | None]:
         """The turns that are this worker's, and why they are to be ended, if they are."""
-        query = sa.select(turns.c.id, turns.c.cancel).where(is_under_way(turns), turns.c.owner == self._lease.worker)
+        reason = sa.case((is_overtaken(), ANEW), else_=turns.c.cancel).label("reason")
+        query = sa.select(turns.c.id, reason).where(is_under_way(turns), turns.c.owner == self._lease.worker)
         async with self._database.read() as connection:
-            return {row.id: row.cancel for row in await connection.execute(query)}
+            return {row.id: row.reason for row in await connection.execute(query)}
+
+    async def overtaken(self, session_id: str) -> str | None:
+        """The turn of a session that is to begin anew, if there is one; whoever runs it is told."""
+        query = sa.select(turns.c.id).where(turns.c.session == session_id, is_overtaken())
+        async with self._database.read() as connection:
+            turn_id: str | None = (await connection.execute(query)).scalar_one_or_none()
+        if turn_id is not None and not self._database.is_sqlite:
+            async with self._database.write() as connection:
+                await self._notices.post(connection, f"{turn_id} {ANEW}")
+        return turn_id
 
     async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages.
@@ -205,7 +218,7 @@ class Turns:
 
     async def end(self, turn: Turn, state: Ended, *, error: str | None = None) -> None:
         """End the turn, and with it the messages that it answered. If the session was reset meanwhile, what was
-        said is forgotten.
+        said is forgotten; if what was asked was deleted, the history is as if it had not been.
 
         Args:
             error: for operators: what went wrong, free of secrets.
@@ -222,15 +235,20 @@ class Turns:
         await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
 
     async def _end_over(self, turn: Turn, state: Ended, values: Mapping[str, Any]) -> None:
-        """End a turn of a generation that a reset has ended."""
+        """End a turn of a generation that a reset has ended, or whose messages were deleted."""
         ours = (turns.c.owner == self._lease.worker) & (turns.c.attempt == turn.attempt)
         here = (turns.c.id == turn.id) & ours & turns.c.state.in_(_before(state))
+        text = sa.case((turns.c.cancel == RESET, None), else_=turns.c.text)
+        ended = sa.update(turns).where(here).values(**values, state=state, text=text).returning(turns.c.cancel)
         async with self._database.write() as connection:
-            ended = await connection.execute(sa.update(turns).where(here).values(**values, state=state, text=None))
-            if not ended.rowcount:
+            row = (await connection.execute(ended)).one_or_none()
+            if row is None:
                 raise _lost(turn)
-            answered = inbox.c.turn.in_((turn.id, turn.origin))
-            await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
+            if row.cancel == RESET:
+                answered = inbox.c.turn.in_((turn.id, turn.origin))
+                await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
+            elif state == "cancelled":
+                await rewind(connection, turn.session_id, turn.origin, keeps_question=False)
 
     async def _write(self, turn: Turn, statement: Statement, **values: Any) -> None:
         async def work() -> None:
@@ -263,7 +281,9 @@ class Turns:
             "attempt": turns.c.attempt + 1,
             "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
         }
-        await connection.execute(sa.update(turns).where(turns.c.id.in_([row.id for row in rows])).values(**taken))
+        ids = [row.id for row in rows]
+        await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
+        await take_in(connection, ids)
         said = await said_to(connection, {row.origin for row in rows})
         if damaged := [row.id for row in rows if row.origin not in said]:
             log.error("the messages of the turns %s cannot be read: they have failed", ", ".join(damaged))
@@ -296,8 +316,7 @@ class Turns:
         waiting = await batches(connection, limit)
         if not waiting:
             return []
-        parents = await _turns_of(connection, {batch[0].parent for batch in waiting} - {None})
-        begun = [await _next(connection, batch, parents.get(batch[0].parent)) for batch in waiting]
+        begun = [await _next(connection, batch) for batch in waiting]
         rows = [
             {
                 "id": turn.id,
@@ -322,8 +341,8 @@ class Turns:
         return begun
 
 
-async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]], parent: sa.Row[Any] | None) -> Turn:
-    """The turn that answers what waits: `parent` is the one whose messages it answers once more, if it does."""
+async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
+    """The turn that answers what waits."""
     first, turn_id = batch[0], uuid.uuid4().hex[:10]
     turn = Turn(
         id=turn_id,
@@ -335,17 +354,11 @@ async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]], paren
         origin=turn_id,
         model=first.model,
     )
-    if parent is None:
+    if first.parent is None or (parent := await parent_of(connection, first)) is None:
         return turn
     kind = await begin_again(connection, parent, first.kind)
     said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
     return replace(turn, kind=kind, origin=parent.origin, messages=said, chunks=tuple(parent.chunks or ()))
-
-
-async def _turns_of(connection: AsyncConnection, ids: Collection[str]) -> dict[str, sa.Row[Any]]:
-    if not ids:
-        return {}
-    return {row.id: row for row in await connection.execute(sa.select(turns).where(turns.c.id.in_(ids)))}
 
 
 def _lost(turn: Turn) -> TurnLostError:
@@ -357,31 +370,18 @@ def _before(state: State) -> set[State]:
     return {source for source, target in STEPS if target == state} | {state}
 
 
-def _writes(
-    states: Collection[State], *columns: str, only: Sequence[sa.ColumnElement[bool]] = (), **values: Any
-) -> Statement:
-    """Writes these columns of a turn that is in one of the states, and one's own."""
-    ours = (
-        turns.c.id == sa.bindparam("the_turn", type_=sa.Text),
-        turns.c.owner == sa.bindparam("the_worker", type_=sa.Text),
-        turns.c.attempt == sa.bindparam("the_attempt", type_=sa.Integer),
-        sa.or_(*(turns.c.state == state for state in sorted(states))),
-        *only,
-    )
-    new = {name: sa.bindparam(f"new_{name}", type_=turns.c[name].type) for name in columns}
-    return Statement(lambda _dialect: sa.update(turns).where(*ours).values(**new, **values).returning(turns.c.id))
+_ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 
-
-_SHOWN = _writes(("running", "answered"), "chunks")
-_ANSWERED = _writes(_before("answered"), "text", "usage", state="answered")
-_HANDED_BACK = _writes(
+_SHOWN = writes_own(("running", "answered"), "chunks")
+_ANSWERED = writes_own(_before("answered"), "text", "usage", state="answered")
+_HANDED_BACK = writes_own(
     ("running", "answered"),
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
     owner=None,
     attempt=turns.c.attempt - 1,
 )
 _ENDED: Mapping[Ended, Statement] = {
-    state: _writes(_before(state), "error", "finished_at", only=[turns.c.cancel.is_distinct_from(RESET)], state=state)
+    state: writes_own(_before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state)
     for state in ("done", "failed", "cancelled")
 }
 _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

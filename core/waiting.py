@@ -113,6 +113,11 @@ async def answered_by(connection: AsyncConnection, origin: str) -> Sequence[sa.R
     return (await connection.execute(query)).all()
 
 
+async def parent_of(connection: AsyncConnection, asking: sa.Row[Any]) -> sa.Row[Any] | None:
+    """The turn whose messages are to be answered once more, if it is not forgotten."""
+    return (await connection.execute(sa.select(turns).where(turns.c.id == asking.parent))).one_or_none()
+
+
 async def begin_again(connection: AsyncConnection, parent: sa.Row[Any], kind: Again) -> Again:
     """Make a session ready for the turn that follows `parent` to run, as a part of its claim: once, so that whoever
     takes that turn up later goes on with what it has stored.

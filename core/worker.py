@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from core.errors import StoreError, TurnLostError
@@ -30,7 +31,7 @@ class Worker:
 
     Args:
         answer: runs one turn. Cancelled with `RESET` or `STOP` as the message, it says so in the reply and ends the
-            turn before it lets go; with `SHUTDOWN`, it hands the turn back; with `LOST`, it says nothing.
+            turn before it lets go; with `SHUTDOWN` or `ANEW`, it hands the turn back; with `LOST`, it says nothing.
         limit: how many turns may run at once.
         poll: seconds after which the inbox is looked at without being told to.
         at_rest: called whenever the last turn that ran has ended: the time for what would hold up a turn.
@@ -56,6 +57,7 @@ class Worker:
         self._ended = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -65,6 +67,8 @@ class Worker:
         """End a turn, if it runs here."""
         if task := self._running.get(turn_id):
             _cancel(task, reason)
+        elif self._claiming.locked():
+            self._ahead[turn_id] = reason
 
     async def run(self) -> None:
         """Work until `stop` has come to its end."""
@@ -80,10 +84,9 @@ class Worker:
                     await self._claim()
                 except StoreError as error:
                     log.error("cannot look for waiting messages; trying again in %s s: %s", self._poll, traced(error))
-                try:
-                    await asyncio.wait_for(self._wake.wait(), self._poll)
-                except TimeoutError:
-                    continue
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll):
+                        await self._wake.wait()
             await self._ended.wait()
         finally:
             for task in tasks:
@@ -116,6 +119,9 @@ class Worker:
                     task = asyncio.create_task(self._run(turn, place * SPACING), name=f"turn {turn.id}")
                     self._running[turn.id] = task
                     self._runs.set()
+                    if reason := self._ahead.get(turn.id):  # a task that is cancelled before it has begun never begins
+                        asyncio.get_running_loop().call_soon(_cancel, task, reason)
+                self._ahead.clear()
                 if len(claimed) < free:
                     return
 

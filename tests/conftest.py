@@ -1,22 +1,41 @@
 """What all tests stand on: how long they look for what nobody thought of, and a PostgreSQL of their own.
 
-`make test ARGS="--hypothesis-profile thorough"` looks longer.
+`make test ARGS="--hypothesis-profile thorough"` looks longer; with `--outage 60`, a database that goes away is away for
+a minute.
 """
 
 import asyncio
-import uuid
+import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from sqlalchemy.engine import Dialect
 
-from core.store.database import Database
-from core.store.migrate import migrate
+from core.store.statement import Prepared, Statement
 from sandbox.postgres import PostgresSandbox
+from tests import tables, trust
 
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
 settings.load_profile("quick")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--outage", type=float, default=6.0, help="seconds for which a database that goes away is away")
+
+
+@pytest.fixture(scope="session")
+def outage(pytestconfig: pytest.Config) -> float:
+    """Seconds for which a database that goes away is away: longer than it takes to notice."""
+    return float(pytestconfig.getoption("outage"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first, so that no worker is left alone with it in the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -27,6 +46,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(str(table))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _once_for_all() -> Iterator[None]:
+    """What each process does once is done once for all tests: certificates are read, statements compiled."""
+    prepared, known = Statement.prepared, dict[tuple[Statement, str], Prepared]()
+
+    def once(self: Statement, dialect: Dialect) -> Prepared:
+        key = (self, dialect.name)
+        if key not in known:
+            known[key] = prepared(self, dialect)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        trust.share(patch.setattr)
+        patch.setattr(Statement, "prepared", once)
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresSandbox]:
     """A server for all tests of a process."""
@@ -35,23 +71,32 @@ def postgres_server() -> Iterator[PostgresSandbox]:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresSandbox) -> str:
-    """A database with all tables and nothing in them, to be copied."""
-
-    async def filled(url: str) -> None:
-        database = Database(url)
-        await migrate(database)
-        await database.aclose()
-
+def postgres_url(postgres_server: PostgresSandbox) -> str:
+    """Of a database with all tables, for one test after the other."""
+    url = driven(postgres_server.create("tests"))
     with asyncio.Runner() as runner:
-        runner.run(filled(driven(postgres_server.create("template"))))
-    return "template"
+        runner.run(tables.migrated(url))
+    return url
 
 
 @pytest.fixture
-def postgres(postgres_server: PostgresSandbox, postgres_template: str) -> str:
-    """The URL of a database of its own, with all tables."""
-    return driven(postgres_server.create(f"test_{uuid.uuid4().hex}", template=postgres_template))
+def postgres(postgres_url: str) -> str:
+    """The URL of a database with all tables and nothing in them."""
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(tables.empty(postgres_url))
+    return postgres_url
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MB; who may make none does without the test."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system can be made by root alone")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def driven(url: str) -> str:

@@ -26,10 +26,10 @@ from core.plugins import GuardPlugin
 from core.runtime import AgentRuntime
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.migrate import migrate
 from core.store.schema import messages
 from core.tokens import TokenCounter
 from core.tools import Tool, adapt
+from tests import tables
 
 USER, SESSION = "place", "s"
 
@@ -168,7 +168,7 @@ async def converse(tmp_path: Path) -> AsyncIterator[Converse]:
         ) -> Conversation:
             database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
             stack.push_async_callback(database.aclose)
-            await migrate(database)
+            await tables.lay(database)
             sessions = SessionService(database, TokenCounter(tmp_path), budget=budget, agent=agent)
             model = adapter(provider or ScriptedProvider())
             config = AgentConfig(name=agent or DEFAULT_NAME)

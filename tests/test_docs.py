@@ -25,7 +25,8 @@ from channels.discord import api as discord_api
 from channels.discord import surface as discord_surface
 from channels.discord.channel import DiscordChannel
 from channels.discord.commands import reset_command
-from channels.discord.login import PERMISSIONS, DiscordSettings, intents
+from channels.discord.invite import PERMISSIONS
+from channels.discord.login import DiscordSettings, intents
 from channels.gaps import Bounds
 from channels.slack import people as slack_people
 from channels.slack import streams as slack_streams

@@ -33,11 +33,17 @@ def faults(outcome: Outcome) -> list[str]:
             for what in getattr(verdict, name):
                 if what not in outcome.unheard:
                     told.append(f"{session.platform} s{session.number}: {name}: {what[:300]}")
+        told += [f"{session.platform} s{session.number}: nobody heard: {id_}" for id_ in _unheard_in(session, outcome)]
         if verdict.disordered:
             told.append(f"{session.platform} s{session.number}: out of order")
     if outcome.left:
         told.append(f"{outcome.left} turns and messages are left")
     return [*told, *(["a bot ended by itself"] * outcome.deaths)]
+
+
+def _unheard_in(session: Session, outcome: Outcome) -> list[str]:
+    """What was said in it and no bot has accepted."""
+    return [id_ for id_ in session.said if id_ in outcome.unheard]
 
 
 _Column = Sequence[tuple[Session, Verdict]]

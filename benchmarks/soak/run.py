@@ -148,7 +148,7 @@ class Soak:
             ]
             began = time.monotonic()
             await self._talk(sessions, trouble)
-            left = await _at_rest(databases)
+            left = await _at_rest(databases, sessions)
             seconds = time.monotonic() - began
             accepted = {text for database in databases for text in await _accepted(database)}
         verdicts = [(session, judge(session.said, session.place.shown())) for session in sessions]
@@ -165,9 +165,14 @@ class Soak:
         )
 
     async def _talk(self, sessions: Sequence[Session], trouble: Trouble) -> None:
-        """Have all of it said, and trouble made meanwhile."""
+        """Have all of it said, and trouble made meanwhile: but for the first word in each session, since the bot does
+        not look into a place in which it has never spoken.
+        """
         waiting = asyncio.Semaphore(self._load.at_once)
         each = self._load.messages // self._load.sessions
+        async with asyncio.TaskGroup() as group:
+            for session in sessions:
+                group.create_task(self._burst(session, 1, waiting))
         async with asyncio.TaskGroup() as group:
             troubling = group.create_task(self._trouble(trouble), name="trouble")
             talks = [group.create_task(self._session(session, each, waiting)) for session in sessions]
@@ -177,17 +182,21 @@ class Soak:
 
     async def _session(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
         while len(session.said) < messages:
-            async with waiting:
-                names = []
-                for _ in range(min(messages - len(session.said), self._dice.choice(BURSTS))):
-                    names.append(await session.say())
-                    self._said += 1
-                    self._progress.set()
-                    await asyncio.sleep(self._dice.choice(PAUSES))
-                await session.wait(names)
+            await self._burst(session, min(messages - len(session.said), self._dice.choice(BURSTS)), waiting)
+
+    async def _burst(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
+        """Say some messages, and wait until they are answered."""
+        async with waiting:
+            names = []
+            for _ in range(messages):
+                names.append(await session.say())
+                self._said += 1
+                self._progress.set()
+                await asyncio.sleep(self._dice.choice(PAUSES))
+            await session.wait(names)
 
     async def _trouble(self, trouble: Trouble) -> None:
-        due = self._load.every
+        due = self._said + self._load.every
         while True:
             await self._progress.wait()
             self._progress.clear()
@@ -215,8 +224,8 @@ def _data() -> str:
     return str(Path(".parley").absolute())
 
 
-async def _at_rest(databases: Sequence[Database]) -> int:
-    """Wait until nothing is under way, but no longer than `REST`; what still is."""
+async def _at_rest(databases: Sequence[Database], sessions: Sequence[Session]) -> int:
+    """Wait until nothing is under way and all is answered, but no longer than `REST`; what still is under way."""
     waiting = sa.select(sa.func.count()).select_from(inbox).where(is_waiting(inbox))
     running = sa.select(sa.func.count()).select_from(turns).where(is_under_way(turns))
     deadline = time.monotonic() + REST
@@ -227,7 +236,8 @@ async def _at_rest(databases: Sequence[Database]) -> int:
                 left += (await connection.execute(waiting)).scalar_one() + (
                     await connection.execute(running)
                 ).scalar_one()
-        if not left or time.monotonic() > deadline:
+        is_done = not left and all(answered(at.place.shown()).issuperset(at.said) for at in sessions)
+        if is_done or time.monotonic() > deadline:
             return left
         await asyncio.sleep(0.5)
 

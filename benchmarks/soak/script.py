@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sandbox.models import Asked, Say
 
 _ID = re.compile(r"s\d+-\d+")
-_REPLY = re.compile(r"«([^»]*)»(.*?)«end»")
+_REPLY = re.compile(rf"«({_ID.pattern}(?:,{_ID.pattern})*)»(.*?)«end»")
 
 #: One answer in so many is long enough for several messages, of about so many words.
 LONG_ONE_IN, LONG_WORDS = 25, 700

@@ -97,10 +97,6 @@ class _Board:
     def live(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    @property
-    def is_crowded(self) -> bool:
-        return False
-
     def open(self) -> bool:
         return True
 

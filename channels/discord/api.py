@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import aiohttp
 import discord
@@ -15,6 +15,7 @@ from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Button, File, Priority
 from channels.discord.headers import Told, tracing
+from channels.discord.taking import Taking
 from channels.pacer import Pacer
 from core.secrets import traced
 
@@ -42,6 +43,21 @@ ANSWERS = Window(calls=50, seconds=1.0)
 GONE = {"10008", "30046"}
 ARCHIVED = "50083"
 
+#: Discord's code for a reply where the bot may not read what was said.
+NO_REPLIES = "160002"
+
+#: Discord's codes for a message from which a thread was begun before, and for one that is locked.
+THREAD_EXISTS, THREAD_LOCKED = "160004", "160005"
+
+#: After how many minutes without a word a thread that the bot began is archived.
+THREAD_MINUTES: Literal[1440] = 1440
+
+#: What is on a button besides its label, by what the button does.
+EMOJI = {"stop": "⏹️", "retry": "🔁", "regenerate": "🔄", "revise": "✏️", "good": "👍", "bad": "👎"}
+
+#: What is said, by people or bots; every other type is Discord's own talk (a join, a pin, a boost, ...).
+SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
+
 _MESSAGES = re.compile(r"/channels/(?P<channel>\d+)/messages(?:/(?P<message>\d+))?$")
 
 #: How far behind a question its answers are looked for, in messages.
@@ -61,11 +77,21 @@ class DiscordApi:
 
     Args:
         client: not logged in yet; it need not be connected to the gateway.
+        silent: whether what is posted notifies nobody.
     """
 
-    def __init__(self, client: discord.Client, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
+    def __init__(
+        self,
+        client: discord.Client,
+        *,
+        silent: bool = False,
+        pauses: tuple[float, ...] = PAUSES,
+        speed: float = 1.0,
+    ) -> None:
         self._client = client
+        self._silent = silent
         self._caller = Caller(pauses=pauses, speed=speed)
+        self._taking = Taking()
         assert client.user is None, "who has logged in before does not hear of the limits"
         client.http.http_trace = tracing(self._learn)  # discord.py reads it when it logs in, and hands on no headers
 
@@ -85,13 +111,13 @@ class DiscordApi:
         text: str,
         controls: Sequence[Button] = (),
         *,
-        reply_to: int,
+        reply_to: int | None,
         name: str,
         priority: Priority,
         is_admitted: bool,
         found: Callable[[], Awaitable[Said | None]],
     ) -> Said | None:
-        """Post in reply to a message, or beside it if that is gone, without a preview of links.
+        """Post in reply to a message, if to any, or beside it if that is gone, without a preview of links.
 
         Args:
             name: what is the same for this message and for no other. Discord: for some minutes, a post with a
@@ -101,17 +127,18 @@ class DiscordApi:
         Returns:
             The message, which an earlier attempt of the same name may have posted; none for a tick that had no place.
         """
-        nonce = hashlib.blake2s(name.encode(), digest_size=12).hexdigest()  # Discord: 25 characters at the most
-        reference = discord.MessageReference(message_id=reply_to, channel_id=channel, fail_if_not_exists=False)
+        # discord.py's own word for none of them is None, though its types know none
+        reference: Any = None if reply_to is None else _reference(channel, reply_to)
 
         async def send() -> Said:
-            view: Any = _view(controls)  # discord.py's own word for none of them is None, though its types know none
+            view: Any = _view(controls)
             message = await self._client.get_partial_messageable(channel).send(
                 text,
                 reference=reference,
-                nonce=nonce,
+                nonce=_nonce(name),
                 allowed_mentions=NO_MENTIONS,
                 suppress_embeds=True,
+                silent=self._silent,
                 view=view,
             )
             return Said(message.id, message.content)
@@ -119,6 +146,47 @@ class DiscordApi:
         return await self._call(
             "post", send, self.posts(channel), priority=priority, is_admitted=is_admitted, found=found
         )
+
+    async def ping(self, channel: int, question: int | None, author: int, text: str) -> None:
+        """Say something that notifies somebody: in reply to his question, or by name if that stands elsewhere."""
+        reference: Any = None if question is None else _reference(channel, question)
+        named = [] if question is not None else [discord.Object(author)]
+        allowed = discord.AllowedMentions(everyone=False, users=named, roles=False, replied_user=True)
+        text = text if question is not None else f"<@{author}> {text}"
+
+        async def send() -> None:
+            place = self._client.get_partial_messageable(channel)
+            await place.send(
+                text, reference=reference, nonce=_nonce(f"ping {channel} {question}"), allowed_mentions=allowed
+            )
+
+        await self._call("ping", send, self.posts(channel))
+
+    async def tell(self, user: int, text: str) -> None:
+        """Say something to a person directly."""
+
+        async def send() -> None:
+            user_ = await self._client.fetch_user(user)
+            await user_.send(text, allowed_mentions=NO_MENTIONS, suppress_embeds=True)
+
+        await self._call("tell", send, self._caller.budget(("tell", user), MESSAGES))
+
+    async def begin_thread(self, channel: int, message: int, name: str) -> None:
+        """Begin a thread from a message: it has the message's id. One that is there already is as good.
+
+        Args:
+            name: what it is called; Discord: 100 characters at the most.
+        """
+
+        async def send() -> None:
+            start = self._client.http.start_thread_with_message
+            await start(channel, message, name=name, auto_archive_duration=THREAD_MINUTES)
+
+        try:
+            await self._call("thread", send, self._caller.budget(("thread", channel), MESSAGES))
+        except RefusedError as refusal:
+            if refusal.code != THREAD_EXISTS:
+                raise
 
     async def edit(
         self,
@@ -134,7 +202,7 @@ class DiscordApi:
 
         async def send() -> bool:
             place = self._message(channel, message)
-            await place.edit(content=text, view=_view(controls), allowed_mentions=NO_MENTIONS)
+            await self._taking.taken(place.edit(content=text, view=_view(controls), allowed_mentions=NO_MENTIONS))
             return True
 
         edited = await self._call("edit", send, self.edits(channel), priority=priority, is_admitted=is_admitted)
@@ -217,15 +285,20 @@ class DiscordApi:
         assert answer is not None, "only a tick may be dropped"
         return answer
 
-    async def own_replies(self, channel: int, question: int) -> list[Said]:
-        """The bot's own messages that answer `question`: its first reply, the reply to that, and so on."""
+    async def own_replies(self, channel: int, question: int, *, opens: bool = False) -> list[Said]:
+        """The bot's own messages that answer `question`: its first reply, the reply to that, and so on.
+
+        Args:
+            opens: whether the channel is a thread that was begun from the question. There the first of them is a reply
+                to nothing.
+        """
 
         async def send() -> list[Said]:
-            chain, last, me = list[Said](), question, self._client.user
+            chain, last, me = list[Said](), None if opens else question, self._client.user
             place = self._client.get_partial_messageable(channel)
             async for message in place.history(after=discord.Object(question), limit=_LOOK, oldest_first=True):
-                reference = message.reference
-                if message.author == me and reference is not None and reference.message_id == last:
+                answers = message.reference.message_id if message.reference else None
+                if message.author == me and message.type in SPOKEN and answers == last:
                     chain.append(Said(message.id, message.content))
                     last = message.id
             return chain
@@ -272,6 +345,10 @@ class DiscordApi:
         elif method == "PATCH" and found["message"]:
             self.edits(channel).told(calls=told.calls, left=told.left, seconds=told.seconds)
 
+    async def aclose(self) -> None:
+        """Wait for nothing more."""
+        await self._taking.aclose()
+
     def _message(self, channel: int, message: int) -> discord.PartialMessage:
         return self._client.get_partial_messageable(channel).get_partial_message(message)
 
@@ -302,13 +379,23 @@ class DiscordApi:
         )
 
 
+def _reference(channel: int, message: int) -> discord.MessageReference:
+    return discord.MessageReference(message_id=message, channel_id=channel, fail_if_not_exists=False)
+
+
+def _nonce(name: str) -> str:
+    """Discord: 25 characters at the most."""
+    return hashlib.blake2s(name.encode(), digest_size=12).hexdigest()
+
+
 def _view(controls: Sequence[Button]) -> discord.ui.View | None:
     """The buttons as discord.py wants them. It is not to wait for them to be pressed: that is heard elsewhere."""
     if not controls:
         return None
     view = discord.ui.View(timeout=None)
     for control in controls:
-        view.add_item(discord.ui.Button(label=control.label, custom_id=control.id))
+        emoji = EMOJI.get(control.id.partition(":")[0])  # beside the label, which is what is read out
+        view.add_item(discord.ui.Button(label=control.label, custom_id=control.id, emoji=emoji))
     view.stop()
     return view
 

@@ -15,11 +15,12 @@ from channels.desk import Desk
 from channels.discord.api import DiscordApi
 from channels.discord.commands import reset_command
 from channels.discord.gateway import PULSE, Connection, Gateway
-from channels.discord.hearing import NAME, guild_of, hear, is_spoken, place, sent_at, session_id
+from channels.discord.hearing import NAME, guild_of, hear, is_spoken, place, sent_at, session_id, threaded
 from channels.discord.history import History
 from channels.discord.login import DiscordSettings, hears_all, intents, log_in, make_client
 from channels.discord.reactions import receipts
 from channels.discord.surface import DiscordSurface
+from channels.discord.text import headline
 from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from core.errors import ParleyError, SettingsError, StoreError, SurfaceError
@@ -33,6 +34,12 @@ log = logging.getLogger(__name__)
 
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT = 60.0
+
+#: Seconds that beginning a thread may take; then the answer stands beside the question.
+THREAD_TIMEOUT = 10.0
+
+#: Characters in the name of a thread, so that it can be read in the list of them.
+MOST_NAME = 80
 
 #: Seconds that a stop waits for what is being heard, and for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
@@ -54,11 +61,11 @@ class DiscordChannel:
     ) -> None:
         self._settings = settings
         self._client = make_client(settings)
-        self._api = DiscordApi(self._client)
+        self._api = DiscordApi(self._client, silent=settings.silent)
         self._receipts = receipts(self._api)
         self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
         look = History(self._api, serves=self._serves, hear=self._call_in).look
-        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
+        self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=True)
         self._gateway = Gateway(self._connection, on_back=self._gaps.open)
         self._leadership = leadership
         self._leading: asyncio.Task[None] | None = None
@@ -138,11 +145,12 @@ class DiscordChannel:
 
     async def aclose(self) -> None:
         """Give back the connections; from now on nothing can be shown."""
+        await self._api.aclose()
         await self._client.close()
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> DiscordSurface:
         del turn_id  # a reply is found by whom its messages answer
-        return DiscordSurface(self._api, self._receipts, address)
+        return DiscordSurface(self._api, self._receipts, address, ping_after=self._settings.ping_after)
 
     async def locale(self, inbound: Inbound) -> str:
         """That of the server, if it has chosen one: of a person's own, only interactions tell."""
@@ -191,15 +199,38 @@ class DiscordChannel:
             if (call := self._call_in(message)) is None:
                 return None
             try:
-                await self._intake.take(call)
+                await self._gaps.hear(call)
             except StoreError as error:
                 log.warning("a message cannot be kept yet: %s", error)
-                self._gaps.missed(call)
 
     def _call_in(self, message: discord.Message) -> Call | None:
         """The call in a message, if it is one."""
         me = self._client.user
-        return hear(message, me) if me is not None and is_spoken(message) else None
+        return hear(message, me, self._settings) if me is not None and is_spoken(message) else None
+
+    async def _take(self, call: Call) -> None:
+        """Take in a call, in a thread of its own if it is a question that is to have one.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        if self._settings.auto_thread and call.is_called and call.command is None:
+            call = await self._in_thread(call)
+        await self._intake.take(call)
+
+    async def _in_thread(self, call: Call) -> Call:
+        """The call as it is answered in a thread that is begun from it; or as it is, where none can be begun."""
+        if (moved := threaded(call)) is None:
+            return call
+        address = call.inbound.address
+        name = headline(call.inbound.text, MOST_NAME) or str(address["speaker"])
+        try:
+            async with asyncio.timeout(THREAD_TIMEOUT):
+                await self._api.begin_thread(int(address["channel"]), int(address["message"]), name)
+        except (SurfaceError, TimeoutError) as error:
+            log.warning("no thread can be begun, so the answer stands in the channel: %s", traced(error))
+            return call
+        return moved
 
     async def _take_reset_command(self, interaction: discord.Interaction) -> None:
         """Start over where the command was given."""
@@ -232,11 +263,11 @@ class DiscordChannel:
         if channel is None or not self._serves(guild):
             return words.of(locale)(words.NOT_HERE)
         asker = Asker(
-            session_id=session_id(guild, channel),
+            session_id=session_id(guild, channel, interaction.user.id, self._settings.sessions),
             place=place(guild, channel),
             author=str(interaction.user.id),
             channel=NAME,
-            address={"channel": str(channel.id), "message": str(interaction.id), "speaker": ""},
+            address={"channel": str(channel.id), "message": str(interaction.id), "speaker": "", "author": ""},
             event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
             locale=locale,
             sent_at=sent_at(interaction.id),

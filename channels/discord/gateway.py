@@ -50,6 +50,9 @@ class Connection(discord.Client):
         on_pressed: awaited with each press of a button, and with the button's id.
         on_connected: called with each new session. Discord may begin one anew at any time.
         on_sign: called with each sign of life of a session.
+
+    Attributes:
+        is_up: whether it has a session.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class Connection(discord.Client):
         self._on_pressed = on_pressed
         self._on_connected = on_connected
         self._on_sign = on_sign
-        self._is_up = False
+        self.is_up = False
         self._tree = _Tree(self)
         for command in commands:
             self._tree.add_command(command)
@@ -93,21 +96,21 @@ class Connection(discord.Client):
 
     async def on_connect(self) -> None:
         log.info("the gateway has a session")
-        self._is_up = True
+        self.is_up = True
         self._on_connected()
 
     async def on_resumed(self) -> None:
         log.info("the gateway has resumed its session")
-        self._is_up = True
+        self.is_up = True
         self._on_sign()
 
     async def on_disconnect(self) -> None:
         log.info("the gateway's connection is gone")
-        self._is_up = False
+        self.is_up = False
 
     async def on_socket_raw_receive(self, _message: str) -> None:
         """Anything at all, be it the answer to a heartbeat. What comes before the session stands tells of no event."""
-        if self._is_up:
+        if self.is_up:
             self._on_sign()
 
     async def on_message(self, message: discord.Message) -> None:
@@ -211,10 +214,14 @@ class Gateway:
 
 async def _hang_up(client: Connection) -> None:
     """Say goodbye, so that the bot is seen to be gone. Nobody may be listening to the client any more: discord.py
-    would answer the close of its own with another one, after which Discord waits for the bot to come back.
+    would answer the close of its own with another one, after which Discord waits for the bot to come back. Should it
+    take the close for another one, the bot is not to be seen all the same.
     """
     try:
-        await asyncio.wait_for(client.close(), CLOSE_TIMEOUT)
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            if client.is_up:
+                await client.change_presence(status=discord.Status.invisible)
+            await client.close()
     except Exception as error:
         log.info("Discord did not hear the goodbye: %s", traced(error))
         await client.http.close()

@@ -3,8 +3,10 @@
 Discord: docs.discord.com/developers/topics/rate-limits. It publishes no numbers, and asks to go by these.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,10 @@ class Told:
     seconds: float
 
 
+#: Set as soon as Discord has taken the call that is made in this context, if that was the last one of its window.
+LAST_TAKEN: ContextVar[asyncio.Event] = ContextVar("LAST_TAKEN")
+
+
 def tracing(learn: Callable[[str, str, Told], None]) -> aiohttp.TraceConfig:
     """Has aiohttp call `learn` with method, path and what was told, for each answer that tells it."""
 
@@ -32,6 +38,8 @@ def tracing(learn: Callable[[str, str, Told], None]) -> aiohttp.TraceConfig:
                 float(headers["X-RateLimit-Reset-After"]),
             )
             learn(end.method, end.url.path, told)
+            if not told.left and end.response.status < 300 and (taken := LAST_TAKEN.get(None)) is not None:
+                taken.set()
 
     trace = aiohttp.TraceConfig()
     trace.on_request_end.append(ended)

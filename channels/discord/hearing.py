@@ -1,7 +1,11 @@
 """What of all that Discord tells is meant for the bot."""
 
+from dataclasses import replace
+
 import discord
 
+from channels.discord.api import SPOKEN
+from channels.discord.login import DiscordSettings, Sessions
 from channels.discord.text import to_words, without_mention
 from channels.intake import Call
 from core.inbound import Attachment, Inbound, storable
@@ -9,8 +13,8 @@ from core.inbound import Attachment, Inbound, storable
 #: The channel's name in sessions, inbox and logs.
 NAME = "discord"
 
-#: What people write; every other type is Discord's own talk (a join, a pin, a boost, ...).
-_SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
+#: Colons in the id of a thread's session.
+_THREAD_DEPTH = 3
 
 #: Discord counts milliseconds from the first second of 2015, in the upper bits of an id.
 _EPOCH = 1_420_070_400.0
@@ -19,36 +23,68 @@ _SECOND = 1000 * 2**22
 
 def is_spoken(message: discord.Message) -> bool:
     """Whether a person wrote it."""
-    return not message.author.bot and message.webhook_id is None and message.type in _SPOKEN
+    return not message.author.bot and message.webhook_id is None and message.type in SPOKEN
 
 
-def hear(message: discord.Message, bot: discord.abc.User) -> Call | None:
+def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> Call | None:
     """The call in a message that a person wrote, if it is one."""
     guild, channel = guild_of(message), message.channel
-    role = message.guild.self_role if message.guild else None  # Discord: the bot's own role goes by its name
-    is_called = guild is None or bot in message.mentions or (role is not None and role in message.role_mentions)
+    is_named = bot in message.mentions or _self_role(message) in message.role_mentions
+    is_called = guild is None or is_named or _is_reply_to(message, bot) or _is_free(message, settings.free_channels)
     if not is_called and not isinstance(channel, discord.Thread):
         return None
-    if not (is_called or message.content or message.attachments):  # withheld for want of the intent
+    if not (guild is None or is_named or message.content or message.attachments):  # withheld for want of the intent
         return None
-    own = [bot.id] if role is None else [bot.id, role.id]
     inbound = Inbound(
-        event_key=f"{NAME}:{channel.id}:{message.id}",
-        session_id=session_id(guild, channel),
+        event_key=event_key(channel.id, message.id),
+        session_id=session_id(guild, channel, message.author.id, settings.sessions),
         place=place(guild, channel),
         channel=NAME,
         address={
             "channel": str(channel.id),
             "message": str(message.id),
             "speaker": message.author.display_name,
+            "author": str(message.author.id),
             "locale": _locale(message.guild),
         },
         author=str(message.author.id),
-        text=storable(_words(message, without_mention(message.content, *own))),
+        text=text_of(message, bot),
         sent_at=sent_at(message.id),
         attachments=tuple(map(_attachment, message.attachments)),
     )
     return Call(inbound, is_called)
+
+
+def text_of(message: discord.Message, bot: discord.abc.User) -> str:
+    """What was said, names in place of ids, without the mention of the bot."""
+    role = _self_role(message)
+    own = [bot.id] if role is None else [bot.id, role.id]
+    return storable(_words(message, without_mention(message.content, *own)))
+
+
+def _self_role(message: discord.Message) -> discord.Role | None:
+    """Discord: the bot's own role goes by its name."""
+    return message.guild.self_role if message.guild else None
+
+
+def _is_reply_to(message: discord.Message, user: discord.abc.User) -> bool:
+    """Whether it replies to what `user` has said; who replies may leave the mention out."""
+    quoted = message.reference.resolved if message.reference else None
+    return isinstance(quoted, discord.Message) and quoted.author == user
+
+
+def _is_free(message: discord.Message, channels: frozenset[int]) -> bool:
+    """Whether it was said where nobody has to be mentioned, and to nobody else."""
+    channel = message.channel
+    parent = channel.parent_id if isinstance(channel, discord.Thread) else None
+    quoted = message.reference.resolved if message.reference else None
+    is_others = bool(message.mentions or message.role_mentions) or isinstance(quoted, discord.Message)
+    return (channel.id in channels or parent in channels) and not is_others
+
+
+def event_key(channel: int, message: int) -> str:
+    """What a message is accepted under, wherever it is answered."""
+    return f"{NAME}:{channel}:{message}"
 
 
 def _locale(guild: discord.Guild | None) -> str:
@@ -63,11 +99,33 @@ def guild_of(message: discord.Message) -> int | None:
     return message.channel.guild_id if isinstance(message.channel, discord.PartialMessageable) else None
 
 
-def session_id(guild: int | None, channel: discord.abc.Snowflake) -> str:
-    """A channel is a session, and each thread (or post of a forum) its own; so are direct messages."""
+def session_id(guild: int | None, channel: discord.abc.Snowflake, author: int, sessions: Sessions) -> str:
+    """A channel is a session, or each author's part of it; each thread (or post of a forum) is its own; so are direct
+    messages.
+    """
+    where = place(guild, channel)
     if isinstance(channel, discord.Thread):
-        return f"{place(guild, channel)}:{channel.id}"
-    return place(guild, channel)
+        return f"{where}:{channel.id}"
+    return where if guild is None or sessions == "shared" else f"{where}:@{author}"
+
+
+def thread_of(session_id: str) -> int | None:
+    """The id of the thread that a session is, if it is one."""
+    last = session_id.rpartition(":")[2]
+    return int(last) if session_id.count(":") == _THREAD_DEPTH and last.isdecimal() else None
+
+
+def threaded(call: Call) -> Call | None:
+    """The call as the first one of a thread that is begun from its message; none where there can be no such thread.
+
+    Discord: such a thread has the id of the message.
+    """
+    inbound = call.inbound
+    if inbound.place.startswith(f"{NAME}:dm:") or thread_of(inbound.session_id) is not None:
+        return None
+    message = inbound.address["message"]
+    address = {**inbound.address, "channel": message, "root": inbound.address["channel"]}
+    return replace(call, inbound=replace(inbound, session_id=f"{inbound.place}:{message}", address=address))
 
 
 def place(guild: int | None, channel: discord.abc.Snowflake) -> str:

@@ -13,7 +13,7 @@ import discord
 
 from channels.calls import RefusedError
 from channels.discord.api import DiscordApi
-from channels.discord.hearing import snowflake
+from channels.discord.hearing import snowflake, thread_of
 from channels.intake import Call
 from core.places import Place
 
@@ -82,7 +82,7 @@ class History:
     async def _rooms(self, server: _Server, channel_id: int, place: Place) -> list[Any]:
         """The channel, as far as one can speak there, its active threads, and those that the bot follows."""
         threads = [thread for thread in server.threads if thread.parent_id == channel_id]
-        followed = {int(session.rpartition(":")[2]) for session in place.sessions}
+        followed = {thread for session in place.sessions if (thread := thread_of(session)) is not None}
         asleep = followed - {channel_id, *(thread.id for thread in threads)}
         rooms = [
             await _unless_hidden(self._api.channel(room_id, server.guild)) for room_id in [channel_id, *sorted(asleep)]

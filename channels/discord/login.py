@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import aiohttp
 import discord
 
+from channels.discord.invite import link
 from core.errors import SettingsError
 
 DISCORD_API = "https://discord.com/api/v10"
@@ -17,16 +19,8 @@ LOGIN_TIMEOUT = 40.0
 #: Seconds from which on a wait that Discord asks for is told to us instead of being slept out inside a call.
 LONG_WAIT = 30.0
 
-#: View channels, send messages (in threads too), read the history, add reactions, attach files, embed links.
-PERMISSIONS = discord.Permissions(
-    view_channel=True,
-    send_messages=True,
-    send_messages_in_threads=True,
-    read_message_history=True,
-    add_reactions=True,
-    attach_files=True,
-    embed_links=True,
-)
+#: Whose conversation a channel is.
+Sessions = Literal["shared", "user"]
 
 #: How many servers are told by name.
 _NAMED = 3
@@ -40,11 +34,21 @@ class DiscordSettings:
 
     Attributes:
         guilds: the ids of the servers that are served; all of them if none is given.
+        sessions: whether a channel is one conversation, or one for each person in it.
+        auto_thread: whether each new question in a channel is answered in a thread of its own.
+        free_channels: the ids of channels in which the bot is called without being mentioned.
+        silent: whether what the bot posts notifies nobody.
+        ping_after: after how many seconds the end of an answer is told to who asked; 0 for never.
     """
 
     bot_token: str = field(repr=False)
     api_url: str = DISCORD_API
     guilds: frozenset[int] = frozenset()
+    sessions: Sessions = "shared"
+    auto_thread: bool = False
+    free_channels: frozenset[int] = frozenset()
+    silent: bool = False
+    ping_after: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +124,20 @@ async def verify(settings: DiscordSettings) -> Standing:
 def _standing(client: discord.Client, settings: DiscordSettings, guilds: Mapping[int, str]) -> Standing:
     user = client.user
     assert user is not None, "the client is logged in"
-    invite = discord.utils.oauth_url(user.id, permissions=PERMISSIONS, scopes=("bot", "applications.commands"))
+    is_threading = settings.auto_thread
     lacks = []
     if not hears_all(client.application_flags):
+        free = " and in the channels of DISCORD_FREE_CHANNELS" if settings.free_channels else ""
         lacks.append(
-            "the message content intent is off: in threads I hear only what mentions me. "
+            f"the message content intent is off: in threads{free} I hear only what mentions me. "
             f"Switch it on {_WHERE}, Privileged Gateway Intents"
         )
     if not guilds:
+        invite = link(user.id, auto_thread=is_threading)
         lacks.append(f"I am in no server, and nobody can write to me. Invite me: {invite}")
     faults = [
-        f"DISCORD_GUILDS: the bot is not in the server {guild}. Invite it: {invite}&guild_id={guild}"
+        f"DISCORD_GUILDS: the bot is not in the server {guild}. Invite it: "
+        f"{link(user.id, auto_thread=is_threading, guild=guild)}"
         for guild in sorted(settings.guilds - guilds.keys())
     ]
     names = sorted(guilds.values())

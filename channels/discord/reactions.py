@@ -8,9 +8,14 @@ EMOJI = "👀"
 
 def receipts(api: DiscordApi) -> Receipts:
     async def add(address: Address) -> None:
-        await api.react(int(address["channel"]), int(address["message"]), EMOJI)
+        await api.react(_channel(address), int(address["message"]), EMOJI)
 
     async def remove(address: Address) -> None:
-        await api.unreact(int(address["channel"]), int(address["message"]), EMOJI)
+        await api.unreact(_channel(address), int(address["message"]), EMOJI)
 
     return Receipts(add, remove)
+
+
+def _channel(address: Address) -> int:
+    """Where the message stands; a thread that was begun from it has the answer only."""
+    return int(address.get("root") or address["channel"])

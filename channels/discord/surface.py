@@ -1,16 +1,23 @@
 """Shows a reply in a Discord channel, thread or direct message."""
 
+import asyncio
+import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from channels import words
 from channels.budget import Budget
 from channels.calls import PassingError, RefusedError
-from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
-from channels.discord.api import ARCHIVED, GONE, DiscordApi, Said
+from channels.channel import LAST_WORDS, STATUS_RESERVE, Button, File, Limits, Plan, Priority, Record
+from channels.discord.api import ARCHIVED, GONE, NO_REPLIES, THREAD_LOCKED, DiscordApi, Said
 from channels.discord.markdown import DiscordMarkdown, size
 from channels.messages import Edited, MessageSurface, Posted
 from channels.receipts import Receipts
+from core.errors import SurfaceError
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -20,21 +27,35 @@ LIMITS = Limits(chunk_size=1_900, measure=size, reserve=STATUS_RESERVE, dialect=
 #: Discord: Unknown Message, and Unknown Channel with all that was in it.
 _DELETED = {"10008", "10003"}
 
+#: What is said of Missing Access, Missing Permissions, and a thread that is locked.
+_WORDS = {"50001": words.FORBIDDEN, "50013": words.FORBIDDEN, THREAD_LOCKED: words.LOCKED}
+
 
 class DiscordSurface(MessageSurface):
     """One reply: its first message is a reply to the question, each further one to the message before it.
 
     Args:
-        address: `channel` and `message` that is answered.
+        address: `channel` and `message` that is answered, and its `author`, who else is told nothing; and its `root`,
+            the channel in which it stands, if a thread was begun from it for the answer.
+        ping_after: after how many seconds the author is told that the answer is there; 0 for never.
     """
 
     limits = LIMITS
 
-    def __init__(self, api: DiscordApi, receipts: Receipts, address: Mapping[str, Any]) -> None:
+    def __init__(
+        self, api: DiscordApi, receipts: Receipts, address: Mapping[str, Any], *, ping_after: float = 0.0
+    ) -> None:
         super().__init__(receipts, address)
         self._api = api
         self._channel = int(address["channel"])
         self._question = int(address["message"])
+        self._author = int(address.get("author", 0))
+        self._say = words.of(address.get("locale", ""))
+        self._opens = "root" in address
+        is_told = ping_after and self._author
+        self._ping_at = asyncio.get_running_loop().time() + ping_after if is_told else math.inf
+        self._is_told = False
+        self._replies = True
         self._name = uuid4().hex  # no other surface's: under its names Discord knows what has been deleted since
         self._posted = 0
         self._tried: Sequence[Button] | None = None  # the buttons of the first try at a post
@@ -50,29 +71,66 @@ class DiscordSurface(MessageSurface):
     async def _post(
         self, position: int, text: str, controls: Sequence[Button], priority: Priority, previous: str | None
     ) -> Posted | None:
-        reply_to = int(previous) if previous else self._question
+        opens = self._opens and previous is None  # Discord: nothing replies to what was said in another channel
+        answered = int(previous) if previous else self._question
         if self._tried is None:
             self._tried = controls
 
         async def found() -> Said | None:
-            own = await self._api.own_replies(self._channel, reply_to)
+            own = await self._api.own_replies(self._channel, answered, opens=opens)
             return own[0] if own else None
 
-        said = await self._api.post(
-            self._channel,
-            text,
-            controls,
-            reply_to=reply_to,
-            name=f"{self._name} {self._posted}",
-            priority=priority,
-            is_admitted=self.is_admitted(self._posts),
-            found=found,
-        )
+        async def post(reply_to: int | None) -> Said | None:
+            return await self._api.post(
+                self._channel,
+                text,
+                controls,
+                reply_to=reply_to,
+                name=f"{self._name} {self._posted}",
+                priority=priority,
+                is_admitted=self.is_admitted(self._posts),
+                found=found,
+            )
+
+        try:
+            said = await post(None if opens or not self._replies else answered)
+        except RefusedError as refusal:
+            if refusal.code != NO_REPLIES:
+                raise
+            self._replies = False
+            said = await post(None)
         if said is None:
             return None
         is_new = said.text.strip() == text.strip() and tuple(self._tried) == tuple(controls)
         self._posted, self._tried = self._posted + 1, None
         return Posted(str(said.id), is_new=is_new)
+
+    async def _tell_of(self, refusal: RefusedError) -> None:
+        """Tell the author, once and directly, why nothing is said where he asked, if somebody can change that."""
+        word = _WORDS.get(refusal.code)
+        if word is None or not self._author or self._is_told:
+            return
+        self._is_told = True
+        try:
+            await self._api.tell(self._author, self._say(word, place=f"<#{self._channel}>"))
+        except SurfaceError as error:  # Discord: whoever wants no direct messages gets none
+            log.warning("who has asked cannot be told that there is no answer: %s", error)
+
+    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        """As of any reply; its author is told when one that took long has come to its end, and why there is none."""
+        try:
+            shown = await super().show(plan, known, record)
+        except RefusedError as refusal:
+            await self._tell_of(refusal)
+            raise
+        if shown and plan.priority in LAST_WORDS and asyncio.get_running_loop().time() >= self._ping_at:
+            self._ping_at = math.inf
+            question = None if self._opens else self._question
+            try:
+                await self._api.ping(self._channel, question, self._author, self._say(words.READY))
+            except SurfaceError as error:
+                log.warning("who has asked cannot be told that the answer is there: %s", error)
+        return shown
 
     async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
         return await self._opened(lambda: self._try_edit(int(message_id), text, controls, priority))
@@ -98,7 +156,10 @@ class DiscordSurface(MessageSurface):
         except RefusedError as refusal:
             if refusal.code != ARCHIVED:
                 raise
-        await self._api.unarchive(self._channel)
+        try:
+            await self._api.unarchive(self._channel)
+        except RefusedError as refusal:
+            raise RefusedError("edit", THREAD_LOCKED) from refusal
         return await edit()
 
     async def _try_edit(self, message: int, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
@@ -127,5 +188,5 @@ class DiscordSurface(MessageSurface):
                 raise
 
     async def _own(self) -> dict[int, str]:
-        own = await self._api.own_replies(self._channel, self._question)
+        own = await self._api.own_replies(self._channel, self._question, opens=self._opens)
         return {position: str(message.id) for position, message in enumerate(own)}

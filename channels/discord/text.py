@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 
+from channels.markdown.graphemes import boundaries
+
 _TOKEN = re.compile(r"<(?P<kind>@!?|@&|#)(?P<id>\d+)>")
 
 #: What calls somebody or names a place, and `@everyone` and `@here`.
@@ -34,3 +36,12 @@ def to_words(text: str, names: Mapping[tuple[str, int], str]) -> str:
 def inert(text: str) -> str:
     """`text` with nothing in it that would call anyone: Discord parses no token that has a space in it."""
     return _CALLS.sub(lambda sign: sign[0] + _ZERO_WIDTH_SPACE, text)
+
+
+def headline(text: str, most: int) -> str:
+    """The beginning of `text` in one line of so many characters."""
+    line = " ".join(text.split())
+    if len(line) <= most:
+        return line
+    end = max(at for at in boundaries(line, 0, most) if at < most)
+    return f"{line[:end].rstrip()}…"

@@ -31,7 +31,7 @@ from channels.slack.socket import PING_INTERVAL, PROOF_INTERVAL, Socket
 from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
 from channels.slack.text import to_words, users_named
-from core.errors import SettingsError, StoreError
+from core.errors import SettingsError
 from core.inbound import Inbound
 from core.places import Places
 from core.secrets import traced
@@ -69,14 +69,15 @@ class SlackChannel:
             before_authorize=self._dispatch,
             attaching_conversation_kwargs_enabled=False,
         )
-        self._private = Private(self._api)
-        self._commands = SlashCommands(self._intake.commands, desk.conversations, self._people, self._private)
-        self._shortcuts = Shortcuts(
-            self._surface_of, self._people, self._private, self._intake.commands, self._take, direct=settings.direct
-        )
         self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
         look = History(self._api, self._hear).look
-        self._gaps = Gaps(NAME, places, bounds, take=self._intake.take, look=look, heard_at=self.heard_at)
+        self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=False)
+        self._private = Private(self._api)
+        commands, take = self._intake.commands, self._gaps.hear
+        self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
+        self._shortcuts = Shortcuts(
+            self._surface_of, self._people, self._private, commands, take, direct=settings.direct
+        )
         self._socket = Socket(self._app, settings.app_token, on_back=self._gaps.open)
 
     async def start(self) -> None:
@@ -181,7 +182,9 @@ class SlackChannel:
         match event.get("type"):
             case "app_mention" | "message":
                 if call := self._hear(body):
-                    await self._take(call)
+                    # what is not kept now is kept as soon as it can be: Slack, which delivers it again as well, may do
+                    # so later, and does so three times at the most
+                    await self._gaps.hear(call)
                 elif change := changed(body):
                     await self._take_change(change)
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
@@ -213,15 +216,8 @@ class SlackChannel:
             self._sessions.rests(asker.address)
 
     async def _take(self, call: Call) -> None:
-        """Take in a message. What the database does not take is kept as soon as it does: Slack, which delivers it again
-        as well, may do so later, and does so three times at the most.
-        """
-        try:
-            if not await self._is_loop(call.inbound):
-                await self._intake.take(call)
-        except StoreError:
-            self._gaps.missed(call)
-            raise
+        if not await self._is_loop(call.inbound):
+            await self._intake.take(call)
 
     async def _is_loop(self, inbound: Inbound) -> bool:
         """Whether only bots have spoken for so long that this one is left alone."""

@@ -25,7 +25,7 @@ from core.inbound import Attachment, Inbound, storable
 ASK, RESET = "ask", "reset"
 
 #: What people read in the menu, by what a use of it is known by.
-SHORTCUTS: Mapping[str, str] = {ASK: "Ask about this", RESET: "Start over here"}
+SHORTCUTS: Mapping[str, str] = {ASK: words.ASK_ABOUT, RESET: "Start over here"}
 
 #: What Slack shows of each in its settings.
 ABOUT: Mapping[str, str] = {

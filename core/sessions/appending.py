@@ -1,5 +1,6 @@
 """Writing what an event brings: once, and only to the life of the session that it belongs to."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,15 @@ class Appender:
     created_at: float
 
     async def append(self, event: Event, row: Row, tokens: int) -> None:
+        """Whoever is cancelled meanwhile lets it come to its end: nothing may be stored once he is gone."""
+        writing = asyncio.create_task(self._append(event, row, tokens), name="append")
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.gather(writing, return_exceptions=True)
+            raise
+
+    async def _append(self, event: Event, row: Row, tokens: int) -> None:
         values = {"session": self.session, "generation": self.generation, **columns(row, tokens)}
         if not event.actions.state_delta and not row.blobs and await self._insert(event, values):
             return

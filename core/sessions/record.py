@@ -157,6 +157,12 @@ def references(event: Event) -> set[str]:
     return {data.removeprefix(_REFERENCE).decode() for data in _all_bytes(event) if data.startswith(_REFERENCE)}
 
 
+def reference(digest: str) -> str:
+    """How the JSON of a stored event refers to the blob with this SHA-256."""
+    data: str = json.loads(types.Blob(data=_REFERENCE + digest.encode()).model_dump_json(exclude_none=True))["data"]
+    return data
+
+
 def restored(event: Event, blobs: Mapping[str, bytes]) -> Event:
     """The event with its bytes in place.
 

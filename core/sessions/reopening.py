@@ -9,8 +9,8 @@ from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.history import INTERRUPTED, answering
-from core.sessions.record import columns, measured, parsed, to_row
-from core.store.schema import messages, tool_calls
+from core.sessions.record import columns, measured, parsed, reference, references, to_row
+from core.store.schema import blobs, messages, tool_calls
 from core.tokens import estimate
 
 #: ADK: the names of the calls that ask a person.
@@ -59,14 +59,20 @@ async def rewind(connection: AsyncConnection, session_id: str, invocation_id: st
     """
     runs = (invocation_id, correction_of(invocation_id))
     of_run = (messages.c.session == session_id) & messages.c.invocation_id.in_(runs)
-    asked = (messages.c.invocation_id == invocation_id) & (messages.c.role == "user")
-    query = sa.select(messages).where(of_run, asked).order_by(messages.c.id).limit(1)
-    question = (await connection.execute(query)).one_or_none() if keeps_question else None
+    query = sa.select(messages).where(of_run).order_by(messages.c.id)
+    stored = [_Stored.of(row) for row in await connection.execute(query)]
+    asked = (row for row in stored if row.role == "user" and row.columns["invocation_id"] == invocation_id)
+    question = next(asked, None) if keeps_question else None
     await connection.execute(sa.delete(messages).where(of_run))
     of_run = (tool_calls.c.session == session_id) & tool_calls.c.run.in_(runs)
     await connection.execute(sa.delete(tool_calls).where(of_run))
     if question is not None:
-        await connection.execute(sa.insert(messages).values(_Stored.of(question).columns))
+        await connection.execute(sa.insert(messages).values(question.columns))
+    for digest in {digest for row in stored for digest in references(row.event)}:
+        mentions = messages.c.event.contains(reference(digest), autoescape=True)
+        is_used = sa.exists().where(messages.c.session == session_id, mentions)
+        unused = (blobs.c.session == session_id) & (blobs.c.hash == digest) & ~is_used
+        await connection.execute(sa.delete(blobs).where(unused))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,6 @@ CONNECT_TIMEOUT = 10.0
 #: Seconds that a statement may take.
 ANSWER_TIMEOUT = 20.0
 
-#: Connections that are kept when nothing needs them.
-_KEPT = 5
-
 #: What may stand behind the `?` of a URL, by the driver's name, and what it is.
 _PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
     "asyncpg": {
@@ -40,7 +37,8 @@ _PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
 
 
 def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
-    """How the engine for a URL is made.
+    """How the engine for a URL is made. It keeps the connections that it has made: a new one costs as much as ten
+    statements, and each of them has to be prepared on it.
 
     Args:
         connections: how many there may be at once.
@@ -62,7 +60,6 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
         raise SettingsError(*faults)
     if address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:"):
         return {"connect_args": typed}
-    kept = min(_KEPT, connections)
     default = (
         {}
         if address.get_backend_name() == "sqlite"
@@ -71,4 +68,4 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
             "command_timeout": ANSWER_TIMEOUT,
         }
     )
-    return {"connect_args": default | typed, "pool_size": kept, "max_overflow": connections - kept}
+    return {"connect_args": default | typed, "pool_size": connections, "max_overflow": 0}

@@ -10,11 +10,14 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import InvalidatePoolError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from core.store.address import ANSWER_TIMEOUT, engine_options
+from core.store.address import engine_options
 from core.store.faults import store_errors
+from core.store.schema import pulse
+from core.store.singles import PostgresSingles, Singles, SqliteSingles
 from core.store.statement import Prepared, Statement
+from core.store.upsert import insert_of
 
 
 class Database:
@@ -27,7 +30,8 @@ class Database:
     A database that cannot be used raises `StoreError`, whichever driver says so in whichever way.
 
     Args:
-        connections: how many there may be at once; who needs one more waits for it.
+        connections: how many there may be at once, 3 or more; who needs one more waits for it. Not quite half of them
+            are for single statements.
 
     Raises:
         SettingsError: the URL asks for something that the driver does not know.
@@ -38,10 +42,16 @@ class Database:
         options = engine_options(address, connections=connections)
         self.engine = create_async_engine(address, json_deserializer=_read_json, **options)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
-        self._readers = self.engine.execution_options(reading=True)
+        # PostgreSQL: each statement sees what is committed by then, in a transaction or not; without, it takes one
+        # round trip and not three
+        self._readers = self.engine.execution_options(
+            reading=True, **({} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"})
+        )
         self._writing = asyncio.Lock() if self.is_sqlite else nullcontext()
         self._prepared: dict[Statement, Prepared] = {}
-        self._single = _Single(self._readers) if self.is_sqlite else None
+        self._singles: Singles = (
+            SqliteSingles(self._readers) if self.is_sqlite else PostgresSingles(self._readers, (connections - 1) // 2)
+        )
         if self.is_sqlite:
             if self.file is not None:
                 with store_errors():
@@ -79,9 +89,12 @@ class Database:
                 yield connection
 
     async def ping(self) -> None:
-        """Raises StoreError, if the database does not answer."""
-        async with self.read() as connection:
-            await connection.execute(sa.text("SELECT 1"))
+        """See that the database takes what is written.
+
+        Raises:
+            StoreError: it does not; why.
+        """
+        await self.run(_PULSE, now=time.time())
 
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         """The rows of one statement, a transaction of its own: one round trip, by the driver itself.
@@ -94,54 +107,21 @@ class Database:
             prepared = self._prepared[statement] = statement.prepared(self.engine.dialect)
         arguments = prepared.arguments(values)
         with store_errors():
-            if self._single is None:
-                return await self._ask(prepared.sql, arguments)
             async with self._writing if prepared.writes else nullcontext():
-                return await self._single.ask(prepared.sql, arguments)
-
-    async def _ask(self, sql: str, arguments: list[Any]) -> list[tuple[Any, ...]]:
-        async with self._readers.connect() as connection:
-            try:
-                driver: Any = (await connection.get_raw_connection()).driver_connection
-                rows: list[tuple[Any, ...]] = await driver.fetch(sql, *arguments, timeout=ANSWER_TIMEOUT)
-            except BaseException:
-                await connection.invalidate()  # who knows what it is still busy with
-                raise
-            return rows
+                return await self._singles.ask(prepared.sql, arguments)
 
     async def aclose(self) -> None:
-        if self._single is not None:
-            await self._single.aclose()
+        await self._singles.aclose()
         await self.engine.dispose()
 
 
-class _Single:
-    """A connection to SQLite that is never in a transaction for longer than a statement, so that all can use it."""
+def _pulse(dialect: str) -> sa.Insert:
+    now = sa.bindparam("now", type_=sa.Double)
+    insert = insert_of(dialect, pulse).values(id=sa.literal_column("1"), at=now)
+    return insert.on_conflict_do_update(index_elements=[pulse.c.id], set_={"at": insert.excluded.at})
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
-        self._connecting = asyncio.Lock()
-        self._connection: AsyncConnection | None = None
-        self._driver: Any = None
 
-    async def ask(self, sql: str, arguments: list[Any]) -> list[tuple[Any, ...]]:
-        if self._driver is None:
-            async with self._connecting:
-                if self._driver is None:
-                    self._connection = await self._engine.connect()
-                    self._driver = (await self._connection.get_raw_connection()).driver_connection
-        try:
-            rows: list[tuple[Any, ...]] = await self._driver.execute_fetchall(sql, arguments)
-        except Exception:  # a query that broke off would hold on to its moment: others would see nothing newer
-            await self.aclose()
-            raise
-        return rows
-
-    async def aclose(self) -> None:
-        connection, self._connection, self._driver = self._connection, None, None
-        if connection is not None:
-            await connection.invalidate()
-            await connection.close()
+_PULSE = Statement(_pulse)
 
 
 def _read_json(text: str) -> Any:

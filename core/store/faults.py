@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from asyncpg.exceptions import InterfaceError, PostgresError
+from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -25,6 +25,22 @@ _SQLITE_PASSING = (
 #: database, schema or table, what it cannot do.
 _POSTGRES_LASTING = ("0A", "22", "23", "28", "3D", "3F", "42")
 
+#: What to do about it, where that can be told.
+_ADVICE = {
+    "SQLITE_FULL": "the disk that it is on is full, so make room there",
+    "SQLITE_READONLY": "it can only be read, so see that the bot may write the file, its folder and its disk",
+    "SQLITE_CANTOPEN": "see that the bot may read and write the file and its folder",
+    "SQLITE_NOTADB": "the file is something else, so give the bot another DATABASE_URL",
+    "DiskFullError": "the server's disk is full, so make room there",
+    "ReadOnlySQLTransactionError": "it can only be read, so give the bot a DATABASE_URL of a server that is written to",
+    "InsufficientPrivilegeError": "have this allowed to the user of DATABASE_URL, see if the plan's rows are used up",
+    "TooManyConnectionsError": "all connections of the server are taken: lower DATABASE_CONNECTIONS",
+}
+
+#: What is raised when a database cannot be used. asyncpg: an internal error, when a server says in the middle of
+#: something else that it ends the connection.
+_FAULTS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error, PostgresError, InterfaceError, InternalClientError)
+
 
 @contextmanager
 def store_errors() -> Iterator[None]:
@@ -38,14 +54,15 @@ def store_errors() -> Iterator[None]:
         yield
     except IntegrityError:
         raise
-    except (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error, PostgresError, InterfaceError) as error:
+    except _FAULTS as error:
         fault: BaseException = error
         while fault.__cause__ is not None:
             fault = fault.__cause__
         if isinstance(fault, sqlite3.Error) and not hasattr(fault, "sqlite_errorname") and "decode" in str(fault):
             raise ValueError("a stored text is not UTF-8") from error
         kind = getattr(fault, "sqlite_errorname", type(fault).__name__)  # `SQLITE_FULL`, `InvalidPasswordError`
-        store_error = StoreError(f"the database cannot be used ({kind})")
+        advice = next((f": {advice}" for known, advice in _ADVICE.items() if kind.startswith(known)), "")
+        store_error = StoreError(f"the database cannot be used ({kind}){advice}")
         store_error.retryable = _passes(fault)
         raise store_error from error
 

@@ -4,6 +4,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from core.errors import StoreError
 from core.store.database import Database
@@ -24,10 +25,8 @@ def held(database: Database) -> Iterator[None]:
         yield
         return
     lock = path.with_name(f"{path.name}.lock")
-    try:
+    with _naming(lock):
         file = lock.open("a+")
-    except OSError as error:
-        raise StoreError(f"{lock} cannot be written ({error.strerror})") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -37,7 +36,18 @@ def held(database: Database) -> Iterator[None]:
                 f"{path} is in use by process {file.read().strip() or '?'}: stop that one first, or give this one a "
                 "DATABASE_URL of its own (with PostgreSQL, several work on one database)"
             ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with _naming(lock):
+            os.ftruncate(file.fileno(), 0)
+            os.write(file.fileno(), str(os.getpid()).encode())
         yield
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Raises `StoreError`, which names the file, if it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be written ({error.strerror}): see that the bot may write there, and that there is room"
+        ) from error

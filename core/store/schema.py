@@ -128,6 +128,14 @@ workers = sa.Table(
     sa.Column("live", sa.JSON, nullable=False),
 )
 
+#: One row, written now and then to see whether the database takes what is written: when it last did.
+pulse = sa.Table(
+    "pulse",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.Double, nullable=False),
+)
+
 #: A platform's adapter, over all workers: the one that hears, where only one may, and until when all that was said has
 #: been heard.
 channels = sa.Table(

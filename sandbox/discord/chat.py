@@ -18,6 +18,8 @@ from sandbox.discord.requests import (
     NO_CONTENT,
     NO_MESSAGES_HERE,
     NOT_THE_AUTHOR,
+    NOT_WITHOUT_HISTORY,
+    THREAD_LOCKED,
     UNKNOWN_EMOJI,
     DiscordError,
     Reply,
@@ -78,7 +80,7 @@ class Chat:
         Raises:
             DiscordError: 50013, it has files and the bot may send none.
         """
-        if channel.is_dm:
+        if not channel.is_here:
             return content
         if content.attachments:
             self._api.check("attach_files")
@@ -95,10 +97,12 @@ class Chat:
         if not channel.is_dm:
             self._api.check("send_messages_in_threads" if channel.is_thread else "send_messages")
         if channel.locked:
-            raise DiscordError(400, ARCHIVED, "Thread is archived")
+            raise DiscordError(400, THREAD_LOCKED, "This thread is locked")
         return channel
 
     def _referred(self, channel: Channel, reference: Mapping[str, Any]) -> Message | None:
+        if not channel.is_dm and "read_message_history" not in self._api.permissions:
+            raise DiscordError(400, NOT_WITHOUT_HISTORY, "Cannot reply without permission to read message history")
         message = self._guild.message(channel, str(reference.get("message_id")))
         if message is None and reference.get("fail_if_not_exists", True):
             raise invalid("message_reference", "REPLIES_UNKNOWN_MESSAGE", "Unknown message")

@@ -63,7 +63,9 @@ class Directory:
 
     def _channels(self, request: Request) -> Reply:
         self._api.check_guild(request)
-        return Reply([self._payloads.channel(c) for c in self._guild.channels.values() if c.kind in ("text", "forum")])
+        return Reply(
+            [self._payloads.channel(c) for c in self._guild.channels.values() if c.is_here and not c.is_thread]
+        )
 
     def _member(self, request: Request) -> Reply:
         self._api.check_guild(request)

@@ -3,6 +3,8 @@
 Discord: docs.discord.com/developers/events/gateway-events.
 """
 
+from collections.abc import Sequence
+
 from sandbox.discord.api import Api
 from sandbox.discord.gateway import Gateway
 from sandbox.discord.guild import Change, Channel, Message, User
@@ -48,23 +50,39 @@ class Events:
         elif name := _REACTION_EVENTS.get(change.kind):
             self._reaction(name, change, place)
 
+    def deleted_together(self, messages: Sequence[Message]) -> None:
+        """Tell of messages of one channel that were deleted at once."""
+        channel = messages[0].channel
+        if self._seen(channel):
+            about = {"ids": [message.id for message in messages], "channel_id": channel.id} | self._place(channel)
+            self._in_guild("MESSAGE_DELETE_BULK", about, GUILD_MESSAGES)
+
     def thread(self, thread: Channel) -> None:
         if self._seen(thread):
-            about = self._payloads.channel(thread) | {"newly_created": True}
-            self._gateway.dispatch("THREAD_CREATE", GUILDS, lambda _: about, guild_id=self._guild.id)
+            self._in_guild("THREAD_CREATE", self._payloads.channel(thread) | {"newly_created": True})
 
     def thread_updated(self, thread: Channel) -> None:
         if self._seen(thread):
-            about = self._payloads.channel(thread)
-            self._gateway.dispatch("THREAD_UPDATE", GUILDS, lambda _: about, guild_id=self._guild.id)
+            self._in_guild("THREAD_UPDATE", self._payloads.channel(thread))
 
     def channel(self, channel: Channel) -> None:
+        self._in_guild("CHANNEL_CREATE", self._payloads.channel(channel))
+
+    def channel_deleted(self, channel: Channel) -> None:
+        """Tell of a channel or thread that is gone, if the bot was there to see it."""
+        if not self._seen(channel):
+            return
         about = self._payloads.channel(channel)
-        self._gateway.dispatch("CHANNEL_CREATE", GUILDS, lambda _: about, guild_id=self._guild.id)
+        if channel.is_thread:
+            about = {name: about[name] for name in ("id", "guild_id", "parent_id", "type")}
+        self._in_guild("THREAD_DELETE" if channel.is_thread else "CHANNEL_DELETE", about)
 
     def joined(self, user: User) -> None:
         about = self._payloads.member(user) | {"guild_id": self._guild.id}
         self._gateway.dispatch("GUILD_MEMBER_ADD", GUILD_MEMBERS, lambda _: about, guild_id=self._guild.id)
+
+    def _in_guild(self, name: str, about: Json, intent: int = GUILDS) -> None:
+        self._gateway.dispatch(name, intent, lambda _: about, guild_id=self._guild.id)
 
     def _seen(self, channel: Channel) -> bool:
         return channel.admits(self._guild.bot.id) and (channel.is_dm or "view_channel" in self._api.permissions)

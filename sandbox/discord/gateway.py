@@ -62,6 +62,7 @@ class Session:
         heartbeats: how many came.
         lost_at: since when it has no socket, on the monotonic clock, in seconds; None while it has one.
         close_code: with which the client has closed its last socket; None if it has not.
+        status: what the client shows of itself: `online`, `invisible`, ...
     """
 
     id: str
@@ -73,6 +74,7 @@ class Session:
     heartbeats: int = 0
     lost_at: float | None = None
     close_code: int | None = None
+    status: str = "online"
 
     @property
     def expired(self) -> bool:
@@ -123,6 +125,11 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(self._close(connection, 1001) for connection in list(self._connections)))
+
+    @property
+    def is_online(self) -> bool:
+        """Whether people see the bot there: as long as a session of it may come back that is not invisible."""
+        return any(not one.expired and one.status not in ("invisible", "offline") for one in self._resumable.values())
 
     @property
     def connected(self) -> int:
@@ -228,7 +235,7 @@ class Gateway:
         self._obey(connection, op, about)
 
     def _obey(self, connection: Connection, op: Any, about: Any) -> None:
-        """Do what the client asks; presence and voice (3 and 4) are heard, and nothing comes of them."""
+        """Do what the client asks; voice (4) is heard, and nothing comes of it."""
         match op, about:
             case 1, _:
                 self._heartbeat(connection)
@@ -244,8 +251,12 @@ class Gateway:
                 raise Hangup(NOT_AUTHENTICATED)
             case 8, {"guild_id": _}:
                 self._tell_members(connection.session, about)
-            case ((3 | 4), _):
+            case 3, {"status": str()} if connection.session is not None:
+                connection.session.status = about["status"]
+            case 4, _:
                 pass
+            case 3, _:
+                raise Hangup(DECODE_ERROR)
             case _:
                 raise Hangup(UNKNOWN_OPCODE)
 
@@ -264,6 +275,7 @@ class Gateway:
             raise Hangup(DISALLOWED_INTENTS)
         number, of = about.get("shard") or (0, 1)
         session = Session(secrets.token_hex(16), intents, (number, of), about.get("properties", {}))
+        session.status = (about.get("presence") or {}).get("status") or "online"
         self.sessions.append(session)
         self._resumable[session.id] = session
         connection.session = session

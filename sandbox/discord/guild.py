@@ -12,10 +12,10 @@ from sandbox.discord.mentions import Mentions, mentions, shown
 EPOCH = 1_420_070_400_000
 
 ChangeKind = Literal["posted", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
-ChannelKind = Literal["text", "forum", "thread", "dm"]
+ChannelKind = Literal["text", "forum", "thread", "dm", "group"]
 
 # Message types and flags: docs.discord.com/developers/resources/message.
-DEFAULT, PIN, JOIN, REPLY, CHAT_COMMAND, THREAD_STARTER = 0, 6, 7, 19, 20, 21
+DEFAULT, PIN, JOIN, REPLY, CHAT_COMMAND, THREAD_STARTER, MENU_COMMAND = 0, 6, 7, 19, 20, 21, 23
 HAS_THREAD, EPHEMERAL, LOADING = 1 << 5, 1 << 6, 1 << 7
 
 
@@ -42,10 +42,12 @@ class User:
 
 @dataclass(eq=False, slots=True)
 class Channel:
-    """A place to talk: a text channel, a forum, a thread (or post) of one of these, or direct messages.
+    """A place to talk: a text channel, a forum, a thread (or post) of one of these, or direct messages: with the bot,
+    or in a group of people, in which no bot can be.
 
     Attributes:
         members: the ids of those who may be there; None for everybody.
+        abroad: the id of another server that it belongs to, one in which the bot is not.
         parent: of a thread, where it belongs.
         user: of direct messages, the person.
         owner: of a thread, who began it.
@@ -57,6 +59,7 @@ class Channel:
     name: str
     kind: ChannelKind
     members: set[str] | None = None
+    abroad: str | None = None
     parent: "Channel | None" = None
     user: User | None = None
     owner: str | None = None
@@ -73,6 +76,21 @@ class Channel:
     @property
     def is_thread(self) -> bool:
         return self.kind == "thread"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it belongs to the server."""
+        return self.kind in ("text", "forum", "thread") and self.abroad is None
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the bot can be there. Elsewhere it is used by people who have installed it for themselves."""
+        return self.kind != "group" and self.abroad is None
+
+    @property
+    def context(self) -> int:
+        """Discord: where an interaction comes from: a server, direct messages with the bot, any others."""
+        return {"dm": 1, "group": 2}.get(self.kind, 0)
 
     def admits(self, user_id: str) -> bool:
         place = self.parent or self
@@ -113,11 +131,12 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The interaction that a message answers."""
+    """The interaction that a message answers; `target` is the message in whose menu a command was chosen."""
 
     interaction_id: str
     type: int
     user: User
+    target: "Message | None" = None
 
 
 @dataclass(eq=False, slots=True)
@@ -205,6 +224,10 @@ class Guild:
         self.users: dict[str, User] = {self.bot.id: self.bot}
         self.channels: dict[str, Channel] = {}
         self.owner: User | None = None
+        #: The server's language; and by id, that of people who have another one, and what people may not do there.
+        self.locale = "en-US"
+        self.locales: dict[str, str] = {}
+        self.denied: dict[str, set[str]] = {}
         self._messages: dict[str, dict[str, Message]] = {}
 
     # People and places
@@ -221,6 +244,14 @@ class Guild:
         if any(c.name == name and c.kind in ("text", "forum") for c in self.channels.values()):
             raise ValueError(f"there is a channel named {name} already")
         return self._add(Channel(new_id(), name, kind, members=None if members is None else set(members)))
+
+    def add_group(self, name: str, users: Iterable[User]) -> Channel:
+        """Direct messages of several people."""
+        return self._add(Channel(new_id(), name, "group", members={user.id for user in users}))
+
+    def add_abroad(self, name: str, users: Iterable[User]) -> Channel:
+        """A channel of another server, in which these people are and the bot is not."""
+        return self._add(Channel(new_id(), name, "text", members={user.id for user in users}, abroad=new_id()))
 
     def open_dm(self, user: User) -> Channel:
         """The direct messages between `user` and the bot; the same ones each time."""
@@ -254,6 +285,18 @@ class Guild:
     def threads(self) -> list[Channel]:
         """All threads that are not archived."""
         return [channel for channel in self.channels.values() if channel.is_thread and not channel.archived]
+
+    def remove(self, channel: Channel) -> None:
+        """Delete a channel with all that is in it; a channel's threads go with it."""
+        for gone in [channel, *(thread for thread in self.channels.values() if thread.parent is channel)]:
+            del self.channels[gone.id]
+            for message in self._messages[gone.id].values():
+                message.deleted = True
+        for messages in self._messages.values():
+            for message in messages.values():
+                if message.thread is channel:
+                    message.thread = None
+                    message.flags &= ~HAS_THREAD
 
     def _add(self, channel: Channel) -> Channel:
         self.channels[channel.id] = channel
@@ -310,6 +353,10 @@ class Guild:
     def delete(self, message: Message) -> None:
         message.deleted = True
         self._tell(Change("deleted", message))
+
+    def delete_together(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            message.deleted = True
 
     def react(self, message: Message, user: User, emoji: str) -> None:
         users = message.reactions.setdefault(emoji, [])

@@ -5,21 +5,22 @@ it must be answered within 3 seconds, and then its token is good for a quarter o
 """
 
 import asyncio
-import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
 from sandbox.discord.api import Api
 from sandbox.discord.chat import SETTABLE_FLAGS, Chat
+from sandbox.discord.commands import MESSAGE, SLASH, Commands, given
 from sandbox.discord.contents import FILE_SIZE, content_of
 from sandbox.discord.guild import (
     CHAT_COMMAND,
     DEFAULT,
     EPHEMERAL,
     LOADING,
+    MENU_COMMAND,
     Channel,
     Content,
     Message,
@@ -32,6 +33,7 @@ from sandbox.discord.requests import (
     ALREADY_ACKNOWLEDGED,
     INVALID_WEBHOOK_TOKEN,
     NO_CONTENT,
+    TOO_MANY_FOLLOW_UPS,
     UNKNOWN_INTERACTION,
     UNKNOWN_MESSAGE,
     UNKNOWN_WEBHOOK,
@@ -43,18 +45,26 @@ from sandbox.discord.requests import (
 
 ACK_TIMEOUT = 3.0
 TOKEN_LIFE = 15 * 60.0
-COMMANDS = 100
-COMMAND, COMPONENT = 2, 3
-SAY, DEFER, DEFER_UPDATE, UPDATE = 4, 5, 6, 7
+COMMAND, COMPONENT, COMPLETION = 2, 3, 4
+SAY, DEFER, DEFER_UPDATE, UPDATE, COMPLETE = 4, 5, 6, 7, 8
+#: Where somebody uses the app that only he has installed.
+FOLLOW_UPS = 5
+CHOICES = 25
 #: Who tells the person that nobody has answered.
 DISCORD = User("0", "discord", "Discord")
-
-_NAME = re.compile(r"[-_'\w]{1,32}")
 
 
 @dataclass(eq=False, slots=True)
 class Interaction:
-    """What somebody has asked of the bot; `seen` is what he was shown for it, `original` the first of it."""
+    """What somebody has asked of the bot.
+
+    Attributes:
+        seen: what he was shown for it; `original` is the first of it.
+        pressed: the message with the button.
+        target: the message in whose menu a command was chosen.
+        follow_ups: how many came.
+        choices: what he may choose from, when he asked how to complete what he types.
+    """
 
     id: str
     type: int
@@ -63,25 +73,25 @@ class Interaction:
     seen: list[Message] = field(default_factory=list)
     original: Message | None = None
     pressed: Message | None = None
+    target: Message | None = None
+    follow_ups: int = 0
+    choices: Sequence[Json] = ()
     token: str = field(default_factory=lambda: secrets.token_urlsafe(64))
     given_at: float = field(default_factory=monotonic)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Interactions:
-    """`commands` are those that the app has registered, everywhere (None) or in one server."""
-
-    def __init__(self, api: Api, chat: Chat, tell: Callable[[Json, str | None], bool], speed: float) -> None:
+    def __init__(
+        self, api: Api, chat: Chat, commands: Commands, tell: Callable[[Json, str | None], bool], speed: float
+    ) -> None:
         self._api = api
         self._chat = chat
+        self._commands = commands
         self._guild = api.guild
         self._tell = tell
         self._speed = speed
         self._given: dict[str, Interaction] = {}
-        self.commands: dict[str | None, list[Json]] = {}
-        for place in ("/applications/{application}/commands", "/applications/{application}/guilds/{guild}/commands"):
-            api.add(f"PUT {place}", self._register)
-            api.add(f"GET {place}", self._registered)
         api.add("POST /interactions/{interaction}/{token}/callback", self._call_back)
         api.add("POST /webhooks/{application}/{token}", self._follow_up)
         answer = "/webhooks/{application}/{token}/messages/{message}"
@@ -89,56 +99,41 @@ class Interactions:
         api.add(f"PATCH {answer}", self._edit)
         api.add(f"DELETE {answer}", self._delete)
 
-    # Commands
-
-    def _register(self, request: Request) -> Reply:
-        """Replace all commands."""
-        self._api.check_guild(request)
-        place, given = request.ids.get("guild"), request.body.json
-        if not isinstance(given, list) or len(given) > COMMANDS:
-            raise invalid("_errors", "BASE_TYPE_MAX_LENGTH", f"Must be {COMMANDS} or fewer in length.")
-        known = {(command["type"], command["name"]): command["id"] for command in self.commands.get(place, [])}
-        registered: dict[tuple[int, str], Json] = {}
-        for number, command in enumerate(given):
-            type_, name = command.get("type") or 1, str(command.get("name"))
-            _check_command(number, type_, command)
-            if (type_, name) in registered:
-                raise invalid(f"{number}.name", "APPLICATION_COMMANDS_DUPLICATE_NAME", "Names must be unique.")
-            registered[type_, name] = {
-                "default_member_permissions": None,
-                "description": "",
-                "nsfw": False,
-                **{field: value for field, value in command.items() if value is not None},
-                "id": known.get((type_, name)) or new_id(),
-                "application_id": self._guild.bot.id,
-                "version": new_id(),
-                "type": type_,
-            } | ({"guild_id": place} if place else {})
-        self.commands[place] = list(registered.values())
-        return Reply(self.commands[place])
-
-    def _registered(self, request: Request) -> Reply:
-        self._api.check_guild(request)
-        return Reply(self.commands.get(request.ids.get("guild"), []))
+    # What people do
 
     async def give(self, user: User, channel: Channel, name: str, options: Mapping[str, Any]) -> list[Message]:
         """Give a slash command, and return what the person sees; the list grows with what comes later.
 
         Raises:
-            ValueError: there is no such command, or it has no such option.
+            ValueError: there is no such command, or it cannot be given like this.
         """
-        everywhere, here = self.commands.get(None, []), self.commands.get(self._guild.id, [])
-        usable = everywhere if channel.is_dm else [*here, *everywhere]
-        command = next((command for command in usable if (command["type"], command["name"]) == (1, name)), None)
-        if command is None:
-            raise ValueError(f"there is no command /{name}")
-        types = {option["name"]: option["type"] for option in command.get("options", ())}
-        if unknown := set(options) - set(types):
-            raise ValueError(f"/{name} has no option {min(unknown)}")
-        data: Json = {"id": command["id"], "name": name, "type": 1}
-        if options:
-            data["options"] = [{"name": n, "type": types[n], "value": value} for n, value in options.items()]
+        data = given(self._commands.find(SLASH, name, channel), options)
         return await self._ask(Interaction(new_id(), COMMAND, user, channel), data)
+
+    async def complete(self, user: User, channel: Channel, name: str, option: str, typed: str) -> list[str]:
+        """Begin to type an option, and return what there is to choose from; nothing, if nobody says in time.
+
+        Raises:
+            ValueError: there is no such command or option, or it is not to be completed.
+        """
+        command = self._commands.find(SLASH, name, channel)
+        if not any(one["name"] == option and one.get("autocomplete") for one in command.get("options", ())):
+            raise ValueError(f"/{name} does not complete {option}")
+        interaction = Interaction(new_id(), COMPLETION, user, channel)
+        await self._is_answered(interaction, given(command, {option: typed}, focused=option))
+        return [choice["name"] for choice in interaction.choices]
+
+    async def choose(self, user: User, message: Message, name: str) -> list[Message]:
+        """Choose a command in the menu of a message, and return what the person sees; the list grows.
+
+        Raises:
+            ValueError: there is no such command.
+        """
+        command = self._commands.find(MESSAGE, name, message.channel)
+        told = self._api.payloads.message(message)
+        data = {"id": command["id"], "name": name, "type": MESSAGE, "target_id": message.id}
+        interaction = Interaction(new_id(), COMMAND, user, message.channel, target=message)
+        return await self._ask(interaction, data | {"resolved": {"messages": {message.id: told}}})
 
     async def press(self, user: User, message: Message, custom_id: str) -> list[Message]:
         """Press a button of a message, and return what the person sees for it, beside the message itself.
@@ -154,22 +149,22 @@ class Interactions:
         return await self._ask(interaction, {"custom_id": custom_id, "component_type": button["type"]})
 
     async def _ask(self, interaction: Interaction, data: Json) -> list[Message]:
+        if not await self._is_answered(interaction, data):
+            content, user = Content("The application did not respond"), interaction.user
+            failed = self._guild.post(interaction.channel, DISCORD, content, ephemeral_to=user, flags=EPHEMERAL)
+            interaction.seen.append(failed)
+        return interaction.seen
+
+    async def _is_answered(self, interaction: Interaction, data: Json) -> bool:
+        """Tell the bot, and wait for its first answer, as long as Discord does."""
         self._given[interaction.token] = interaction
-        if self._tell(self._event(interaction, data), None if interaction.channel.is_dm else self._guild.id):
+        if self._tell(self._event(interaction, data), self._guild.id if interaction.channel.is_here else None):
             try:
                 async with asyncio.timeout(ACK_TIMEOUT / self._speed):
-                    await interaction.answered.wait()
+                    return await interaction.answered.wait()
             except TimeoutError:
                 pass
-            else:
-                return interaction.seen
-        text = "The application did not respond"
-        flags = EPHEMERAL
-        failed = self._guild.post(
-            interaction.channel, DISCORD, Content(text), ephemeral_to=interaction.user, flags=flags
-        )
-        interaction.seen.append(failed)
-        return interaction.seen
+        return False
 
     def _event(self, interaction: Interaction, data: Json) -> Json:
         payloads, user, channel = self._api.payloads, interaction.user, interaction.channel
@@ -182,22 +177,23 @@ class Interactions:
             "channel": payloads.channel(channel),
             "token": interaction.token,
             "version": 1,
-            "app_permissions": payloads.allowed(),
-            "locale": "en-US",
+            "app_permissions": payloads.allowed() if channel.is_reached else "0",
+            "locale": self._guild.locales.get(user.id, "en-US"),
             "entitlements": [],
-            "authorizing_integration_owners": payloads.owners(),
-            "context": 1 if channel.is_dm else 0,
+            "authorizing_integration_owners": payloads.owners(user, channel),
+            "context": channel.context,
             "attachment_size_limit": FILE_SIZE,
         }
         if interaction.pressed is not None:
             about["message"] = payloads.message(interaction.pressed)
-        if channel.is_dm:
+        if channel.context:
             return about | {"user": payloads.user(user)}
+        guild_id = channel.abroad or self._guild.id
         return about | {
-            "guild_id": self._guild.id,
-            "guild": {"id": self._guild.id, "locale": "en-US", "features": []},
-            "guild_locale": "en-US",
-            "member": payloads.member(user) | {"permissions": payloads.allowed()},
+            "guild_id": guild_id,
+            "guild": {"id": guild_id, "locale": self._guild.locale, "features": []},
+            "guild_locale": self._guild.locale,
+            "member": payloads.member(user) | {"permissions": payloads.may(user)},
         }
 
     # The first answer
@@ -211,6 +207,10 @@ class Interactions:
         if monotonic() - interaction.given_at > ACK_TIMEOUT / self._speed:
             raise DiscordError(404, UNKNOWN_INTERACTION, "Unknown interaction")
         type_, form = request.form.get("type"), request.form.get("data") or {}
+        if (type_ == COMPLETE) != (interaction.type == COMPLETION):
+            raise invalid("type", "BASE_TYPE_CHOICES", "The value of field type is not one that can be answered with.")
+        if type_ == COMPLETE:
+            return self._complete(interaction, form)
         if type_ == SAY:
             interaction.original = self._say(interaction, request, form)
         elif type_ == DEFER:
@@ -225,6 +225,14 @@ class Interactions:
         if request.query.get("with_response") not in ("1", "true", "True"):
             return NO_CONTENT
         return Reply(self._callback_response(interaction, interaction.original, type_))
+
+    def _complete(self, interaction: Interaction, form: Mapping[str, Any]) -> Reply:
+        choices = form.get("choices") or []
+        if len(choices) > CHOICES or not all(1 <= len(str(choice.get("name"))) <= 100 for choice in choices):
+            raise invalid("data.choices", "BASE_TYPE_BAD_LENGTH", f"{CHOICES} at most, of 1 to 100 characters each.")
+        interaction.choices = choices
+        interaction.answered.set()
+        return NO_CONTENT
 
     def _callback_response(self, interaction: Interaction, message: Message, type_: int) -> Json:
         about: Json = {"id": interaction.id, "type": interaction.type}
@@ -249,9 +257,15 @@ class Interactions:
         return interaction
 
     def _follow_up(self, request: Request) -> Reply:
-        """Discord: the first one after a deferral takes its place."""
+        """Discord: the first one after a deferral takes its place; where the app is only there because a person has
+        installed it for himself, there are at most five.
+        """
         interaction = self._interaction(request)
         original = interaction.original
+        interaction.follow_ups += 1
+        if not interaction.channel.is_reached and interaction.follow_ups > FOLLOW_UPS:
+            message = "This interaction has reached the maximum number of follow up messages."
+            raise DiscordError(400, TOO_MANY_FOLLOW_UPS, message)
         if original is not None and original.loading:
             self._update(original, request, request.form)
             return Reply(self._shown(original))
@@ -283,14 +297,15 @@ class Interactions:
 
     def _post(self, interaction: Interaction, content: Content, flags: int) -> Message:
         first = interaction.type == COMMAND and interaction.original is None
+        command = MENU_COMMAND if interaction.target else CHAT_COMMAND
         message = self._guild.post(
             interaction.channel,
             self._guild.bot,
             content,
-            type=CHAT_COMMAND if first else DEFAULT,
+            type=command if first else DEFAULT,
             flags=flags,
             ephemeral_to=interaction.user if flags & EPHEMERAL else None,
-            origin=Origin(interaction.id, interaction.type, interaction.user),
+            origin=Origin(interaction.id, interaction.type, interaction.user, interaction.target),
             webhook=self._guild.bot.id,
         )
         interaction.seen.append(message)
@@ -304,12 +319,3 @@ class Interactions:
 
     def _shown(self, message: Message) -> Json:
         return self._api.payloads.message(message)
-
-
-def _check_command(number: int, type_: int, command: Mapping[str, Any]) -> None:
-    name, description = str(command.get("name")), command.get("description") or ""
-    if type_ == 1 and (not _NAME.fullmatch(name) or name != name.lower()):
-        message = "Command name is invalid"
-        raise invalid(f"{number}.name", "APPLICATION_COMMAND_INVALID_NAME", message)
-    if type_ == 1 and not 1 <= len(description) <= 100:
-        raise invalid(f"{number}.description", "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 100 in length.")

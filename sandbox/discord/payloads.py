@@ -13,7 +13,7 @@ from sandbox.discord.permissions import FLAGS, PERMISSIONS, bits
 
 Json = dict[str, Any]
 
-CHANNEL_TYPES = {"text": 0, "dm": 1, "thread": 11, "forum": 15}
+CHANNEL_TYPES = {"text": 0, "dm": 1, "group": 3, "thread": 11, "forum": 15}
 GUILD_NAME = "Sandbox"
 
 
@@ -116,11 +116,16 @@ class Payloads:
         }
         if channel.user is not None:
             return about | {"recipients": [self.user(channel.user)]}
-        about |= {"guild_id": self._guild.id, "name": channel.name, "rate_limit_per_user": 0}
+        if channel.kind == "group":
+            people = [self._guild.users[user] for user in sorted(channel.members or ())]
+            owner = {"name": channel.name, "icon": None, "owner_id": people[0].id}
+            return about | owner | {"recipients": [self.user(user) for user in people]}
+        guild_id = channel.abroad or self._guild.id
+        about |= {"guild_id": guild_id, "name": channel.name, "rate_limit_per_user": 0}
         if channel.parent is not None:
             return about | self._of_thread(channel, channel.parent)
         about |= {
-            "position": list(self._guild.channels).index(channel.id),
+            "position": list(self._guild.channels).index(channel.id) if channel.id in self._guild.channels else 0,
             "permission_overwrites": self._overwrites(channel),
             "nsfw": False,
             "parent_id": None,
@@ -193,7 +198,7 @@ class Payloads:
             "max_members": 500_000,
             "max_stage_video_channel_users": 50,
             "max_video_channel_users": 25,
-            "preferred_locale": "en-US",
+            "preferred_locale": guild.locale,
             "premium_progress_bar_enabled": False,
             "nsfw": False,
         }
@@ -228,11 +233,15 @@ class Payloads:
         """The bot's permissions."""
         return str(bits(self._permissions, PERMISSIONS))
 
+    def may(self, user: User) -> str:
+        """A person's permissions."""
+        return str(bits(PERMISSIONS.keys() - self._guild.denied.get(user.id, set()), PERMISSIONS))
+
     def guild_created(self, *, everybody: bool) -> Json:
         """The server as the gateway tells of it, with those who are in it (`everybody`) or the bot alone."""
         guild = self._guild
         people = guild.users.values() if everybody else [guild.bot]
-        public = [channel for channel in guild.channels.values() if channel.kind in ("text", "forum")]
+        public = [channel for channel in guild.channels.values() if channel.is_here and not channel.is_thread]
         return self.guild() | {
             "joined_at": created(guild.bot.id),
             "large": False,
@@ -301,7 +310,7 @@ class Payloads:
         return about
 
     def _reference(self, message: Message, to: Message, *, content: bool, quoting: bool) -> Json:
-        place = {} if to.channel.is_dm else {"guild_id": self._guild.id}
+        place = {"guild_id": self._guild.id} if to.channel.is_here else {}
         about: Json = {"message_reference": {"type": 0, "channel_id": to.channel.id, "message_id": to.id} | place}
         if quoting and message.type in (REPLY, THREAD_STARTER):
             quoted = None if to.deleted else self.message(to, content=content, quoting=False)
@@ -317,13 +326,16 @@ class Payloads:
                 "id": message.origin.interaction_id,
                 "type": message.origin.type,
                 "user": self.user(message.origin.user),
-                "authorizing_integration_owners": self.owners(),
-            },
+                "authorizing_integration_owners": self.owners(message.origin.user, message.channel),
+            }
+            | ({"target_message_id": message.origin.target.id} if message.origin.target else {}),
         }
 
-    def owners(self) -> Json:
-        """Who has installed the app: the server."""
-        return {"0": self._guild.id}
+    def owners(self, user: User, channel: Channel) -> Json:
+        """Who has installed the app: the server (of direct messages with it: none), or the person for himself."""
+        if not channel.is_reached:
+            return {"1": user.id}
+        return {"0": "0" if channel.is_dm else self._guild.id}
 
     def _reaction(self, emoji: str, users: Sequence[str]) -> Json:
         return {

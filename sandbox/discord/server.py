@@ -1,7 +1,7 @@
 """The sandbox itself: one HTTP server on loopback, and the hands of the people in the Discord server."""
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from secrets import token_urlsafe
 from types import TracebackType
 from typing import TypeVar
@@ -10,28 +10,19 @@ from aiohttp import web
 
 from sandbox.discord.api import Api
 from sandbox.discord.chat import Chat
+from sandbox.discord.commands import Commands
 from sandbox.discord.directory import Directory
 from sandbox.discord.door import PREFIX, Door
 from sandbox.discord.events import Events
 from sandbox.discord.faults import Faults
-from sandbox.discord.files import Files, attached
+from sandbox.discord.files import Files
 from sandbox.discord.gateway import Gateway
-from sandbox.discord.guild import (
-    DEFAULT,
-    JOIN,
-    PIN,
-    REPLY,
-    Change,
-    Channel,
-    Content,
-    Guild,
-    Message,
-    User,
-)
+from sandbox.discord.guild import Change, Channel, Guild, Message, User
 from sandbox.discord.interactions import Interactions
 from sandbox.discord.journal import Journal, Subscription
 from sandbox.discord.limits import RateLimits
 from sandbox.discord.payloads import Json, Payloads
+from sandbox.discord.people import People
 from sandbox.discord.permissions import PERMISSIONS, PRIVILEGED
 from sandbox.discord.threads import Threads
 
@@ -42,11 +33,8 @@ _CHANNELS = ("general", "random")
 _FORUM = "ideas"
 
 
-class DiscordSandbox:
+class DiscordSandbox(People):
     """A Discord server with one bot in it, for as long as it is entered.
-
-    Wherever a user or a channel is asked for, its id or name will do as well (`"ada"`, `"general"`). What people
-    write is given in Discord's own way: a mention is `<@...>`.
 
     Attributes:
         api_url, gateway_url: for the client; known once the sandbox is entered. discord.py takes them as
@@ -73,20 +61,17 @@ class DiscordSandbox:
         """
         self._port = port
         self._journal = Journal()
-        self._guild = Guild(self._changed, self._thread_begun)
+        guild = Guild(self._changed, self._thread_begun)
         self.permissions = set(PERMISSIONS)
         self.privileged_intents = set(PRIVILEGED)
-        self.bot_token = f"{b64encode(self.bot_id.encode()).decode()}.{token_urlsafe(5)}.{token_urlsafe(27)}"
+        self.bot_token = f"{b64encode(guild.bot.id.encode()).decode()}.{token_urlsafe(5)}.{token_urlsafe(27)}"
         self.api_url = ""
         self.gateway_url = ""
         self.calls = self._journal.calls
         self.events = self._journal.events
-        self.people: dict[str, User] = {}
-        self.channels: dict[str, Channel] = {}
-        self._other_bots: dict[str, User] = {}
 
-        self._payloads = Payloads(self._guild, self.permissions, self.privileged_intents)
-        api = Api(self._guild, self._payloads, self.permissions, self.privileged_intents)
+        self._payloads = Payloads(guild, self.permissions, self.privileged_intents)
+        api = Api(guild, self._payloads, self.permissions, self.privileged_intents)
         self.faults = Faults(api.routes)
         self._gateway = Gateway(
             self._journal,
@@ -97,16 +82,17 @@ class DiscordSandbox:
             speed=speed,
         )
         self.sessions = self._gateway.sessions
-        self._events = Events(api, self._gateway)
+        events = Events(api, self._gateway)
         chat = Chat(api, speed)
-        Threads(api, chat, self._events.thread_updated)
-        self._interactions = Interactions(api, chat, self._tell_interaction, speed)
+        Threads(api, chat, events.thread_updated)
+        self._commands = Commands(api)
+        super().__init__(guild, events, Interactions(api, chat, self._commands, self._tell_interaction, speed))
         Directory(api, self._gateway)
         limits = RateLimits(speed) if rate_limits else None
         door = Door(self._journal, self.faults, limits, api, self.bot_token)
         app = web.Application(client_max_size=32 * 2**20)
         app.router.add_route("*", PREFIX + "/{path:.*}", door.call)
-        app.router.add_get("/attachments/{channel}/{file}/{name}", Files(self._guild).serve)
+        app.router.add_get("/attachments/{channel}/{file}/{name}", Files(guild).serve)
         app.router.add_get("/gateway/", self._gateway.handle)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
 
@@ -152,14 +138,7 @@ class DiscordSandbox:
     @property
     def commands(self) -> list[Json]:
         """The application commands that are registered, those for all servers first."""
-        return [command for commands in self._interactions.commands.values() for command in commands]
-
-    def add_user(self, name: str, display_name: str | None = None) -> User:
-        """Add a person. Who watches members is told; nobody says so in a channel (see `join`)."""
-        user = self._guild.add_user(name, display_name or name.title())
-        self.people[name] = user
-        self._events.joined(user)
-        return user
+        return [command for commands in self._commands.registered.values() for command in commands]
 
     def add_channel(
         self, name: str, *, forum: bool = False, members: Iterable[User | str] | None = None, bot: bool = True
@@ -170,6 +149,31 @@ class DiscordSandbox:
         self.channels[name] = channel
         self._events.channel(channel)
         return channel
+
+    @property
+    def locale(self) -> str:
+        """The server's language."""
+        return self._guild.locale
+
+    @locale.setter
+    def locale(self, locale: str) -> None:
+        self._guild.locale = locale
+
+    def set_locale(self, user: User | str, locale: str) -> None:
+        """Let a person's Discord speak another language than `en-US`."""
+        self._guild.locales[self._user(user).id] = locale
+
+    def deny(self, user: User | str, *permissions: str) -> None:
+        """Take permissions from a person in the whole server: interactions tell of them."""
+        self._guild.denied.setdefault(self._user(user).id, set()).update(permissions)
+
+    def open_group(self, name: str, *users: User | str) -> Channel:
+        """Direct messages of several people: no bot can be in them; people use there what they have installed."""
+        return self._guild.add_group(name, map(self._user, users))
+
+    def add_abroad(self, name: str, *users: User | str) -> Channel:
+        """A channel of another server, which the bot is not in."""
+        return self._guild.add_abroad(name, map(self._user, users))
 
     def open_dm(self, user: User | str) -> Channel:
         """The direct messages between a person and the bot."""
@@ -183,116 +187,6 @@ class DiscordSandbox:
         """The threads of a channel, or the posts of a forum, archived ones included."""
         place = self._channel(channel)
         return [thread for thread in self._guild.channels.values() if thread.parent is place]
-
-    # What people do
-
-    async def say(
-        self,
-        user: User | str,
-        channel: Channel | str,
-        text: str,
-        *,
-        reply_to: Message | None = None,
-        files: Mapping[str, bytes] | None = None,
-    ) -> Message:
-        """Post as a person, perhaps in reply to a message (which calls its author); `files` by their names.
-
-        Raises:
-            ValueError: he may not be there, it is a forum, or the thread is locked.
-        """
-        author, place = self._user(user), self._place(self._user(user), channel)
-        if place.kind == "forum" or place.locked:
-            raise ValueError(f"nobody can write in {place.name}")
-        content = Content(text, attachments=[attached(name, data) for name, data in (files or {}).items()])
-        return self._guild.post(place, author, content, type=REPLY if reply_to else DEFAULT, reply_to=reply_to)
-
-    async def edit(self, user: User | str, message: Message, text: str) -> None:
-        """Edit one's own message.
-
-        Raises:
-            ValueError: it is another's, or gone.
-        """
-        self._check_own(user, message)
-        self._guild.update(message, Content(text, attachments=message.content.attachments))
-
-    async def delete(self, user: User | str, message: Message) -> None:
-        """Delete one's own message.
-
-        Raises:
-            ValueError: it is another's, or gone.
-        """
-        self._check_own(user, message)
-        self._guild.delete(message)
-
-    async def react(self, user: User | str, message: Message, emoji: str) -> None:
-        """Add an emoji, as it is, to a message."""
-        self._guild.react(message, self._user(user), emoji)
-
-    async def start_thread(self, user: User | str, message: Message, name: str) -> Channel:
-        """Begin a thread from a message.
-
-        Raises:
-            ValueError: it has one, or is in a thread or in direct messages.
-        """
-        if message.thread is not None or message.channel.kind != "text":
-            raise ValueError("a thread begins once, from a message in a channel")
-        return self._guild.start_thread(message.channel, name, self._user(user), root=message)
-
-    async def start_post(self, user: User | str, forum: Channel | str, name: str, text: str) -> Channel:
-        """Begin a post in a forum: a thread, whose first message has its id.
-
-        Raises:
-            ValueError: it is no forum.
-        """
-        author, place = self._user(user), self._place(self._user(user), forum)
-        if place.kind != "forum":
-            raise ValueError(f"{place.name} is no forum")
-        post = self._guild.start_thread(place, name, author)
-        self._guild.post(post, author, Content(text), id=post.id)
-        return post
-
-    async def archive(self, thread: Channel, *, locked: bool = False) -> None:
-        """Archive a thread; unless it is `locked`, the next message opens it again."""
-        thread.archived, thread.locked = True, locked
-        self._events.thread_updated(thread)
-
-    async def pin(self, user: User | str, message: Message) -> Message:
-        """Pin a message; returns the system message that says so."""
-        message.pinned = True
-        return self._guild.post(message.channel, self._user(user), Content(), type=PIN, reply_to=message)
-
-    async def join(self, name: str) -> Message:
-        """Let a new person come in; returns the system message in `general` that says so."""
-        return self._guild.post(self.channels["general"], self.add_user(name), Content(), type=JOIN)
-
-    async def bot_says(self, name: str, channel: Channel | str, text: str, *, webhook: bool = False) -> Message:
-        """Post as another bot of that name, or as a webhook."""
-        bot = self._other_bots.get(name)
-        if bot is None:
-            bot = self._other_bots[name] = self._guild.add_user(name, name, is_bot=True)
-        return self._guild.post(self._channel(channel), bot, Content(text), webhook=bot.id if webhook else None)
-
-    async def command(
-        self, user: User | str, channel: Channel | str, command: str, **options: str | float | bool
-    ) -> list[Message]:
-        """Give a slash command, and return, once it is acknowledged, what the person sees for it.
-
-        What follows is appended to that same list as it comes; a deferred answer is `loading` until it is edited.
-        If nobody is connected or nobody acknowledges in time, it is Discord that says so.
-
-        Raises:
-            ValueError: it is not registered, or has no such option; or he may not be there.
-        """
-        author = self._user(user)
-        return await self._interactions.give(author, self._place(author, channel), command.removeprefix("/"), options)
-
-    async def press(self, user: User | str, message: Message, custom_id: str) -> list[Message]:
-        """Press a button, and return, once that is acknowledged, what the person sees beside the message.
-
-        Raises:
-            ValueError: there is no such button, or it is disabled.
-        """
-        return await self._interactions.press(self._user(user), message, custom_id)
 
     # What Discord does
 
@@ -316,6 +210,11 @@ class DiscordSandbox:
     def connected(self) -> int:
         """How many sessions have a live socket."""
         return self._gateway.connected
+
+    @property
+    def is_online(self) -> bool:
+        """Whether people see the bot there. Discord waits for minutes for a session that did not end in good order."""
+        return self._gateway.is_online
 
     # Watching
 
@@ -363,29 +262,3 @@ class DiscordSandbox:
     def _tell_interaction(self, data: Json, guild_id: str | None) -> bool:
         told = self._gateway.dispatch("INTERACTION_CREATE", 0, lambda _: data, guild_id=guild_id)
         return bool(told)
-
-    def _user(self, user: User | str) -> User:
-        if isinstance(user, User):
-            return user
-        found = self.people.get(user) or self._guild.users.get(user)
-        if found is None:
-            raise ValueError(f"there is no user {user}")
-        return found
-
-    def _channel(self, channel: Channel | str) -> Channel:
-        if isinstance(channel, Channel):
-            return channel
-        found = self.channels.get(channel.removeprefix("#")) or self._guild.channels.get(channel)
-        if found is None:
-            raise ValueError(f"there is no channel {channel}")
-        return found
-
-    def _place(self, user: User, channel: Channel | str) -> Channel:
-        place = self._channel(channel)
-        if not place.admits(user.id):
-            raise ValueError(f"{user.name} is not in {place.name}")
-        return place
-
-    def _check_own(self, user: User | str, message: Message) -> None:
-        if message.deleted or message.author != self._user(user):
-            raise ValueError("people edit and delete what they wrote themselves, as long as it stands")

@@ -9,7 +9,15 @@ from sandbox.discord.api import Api
 from sandbox.discord.chat import Chat
 from sandbox.discord.contents import content_of
 from sandbox.discord.guild import Channel
-from sandbox.discord.requests import MISSING_PERMISSIONS, THREAD_EXISTS, DiscordError, Reply, Request, invalid
+from sandbox.discord.requests import (
+    MISSING_PERMISSIONS,
+    NOT_IN_SUCH_A_CHANNEL,
+    THREAD_EXISTS,
+    DiscordError,
+    Reply,
+    Request,
+    invalid,
+)
 
 NAME = 100
 AUTO_ARCHIVE = (60, 1440, 4320, 10080)
@@ -26,6 +34,8 @@ class Threads:
 
     def _from_message(self, request: Request) -> Reply:
         channel = self._api.channel(request, "create_public_threads")
+        if channel.kind != "text":
+            raise DiscordError(400, NOT_IN_SUCH_A_CHANNEL, "Cannot execute action on this channel type")
         message = self._api.message(request, channel)
         if message.thread is not None:
             raise DiscordError(400, THREAD_EXISTS, "A thread has already been created for this message")

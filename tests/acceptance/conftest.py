@@ -3,10 +3,11 @@
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 import pytest_asyncio
@@ -16,6 +17,20 @@ from sandbox.models import Asked, Fail, ScriptedOpenAI, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import Discord, Platform, Shown, Slack, Talk
 from tests.environment import inherited
+from tests.zygote import Zygote
+
+
+class Running(Protocol):
+    """A process."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def signal(self, number: int) -> None: ...
+
+    async def end(self) -> int: ...
+
+    async def aclose(self) -> None: ...
 
 
 class Program:
@@ -23,60 +38,106 @@ class Program:
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder
-        self._log = folder / "bot.log"
-        self._environment = {**inherited(), **settings}
-        self._process: asyncio.subprocess.Process | None = None
+        self.logs = folder / "bot.log"
+        self.settings = settings
+        self._process: Running | None = None
+        self._ending: asyncio.Task[int] | None = None
         self._before = 0
 
     @property
     def log(self) -> str:
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
+        return self.logs.read_text(errors="replace") if self.logs.exists() else ""
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
 
     async def start(self, command: str = "run", *, typed: str = "") -> None:
         self._before = len(self.log)
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "bot",
-                command,
+        self._process = await self._begin(command, typed)
+        self._ending = asyncio.create_task(self._process.end())
+
+    async def _begin(self, command: str, typed: str) -> Running:
+        """Start the process, as an operator does."""
+        with self.logs.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "bot", command),
                 cwd=self.folder,
-                env=self._environment,
+                env={**inherited(), **self.settings},
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
             )
-        assert self._process.stdin is not None
-        self._process.stdin.write(typed.encode())
-        self._process.stdin.close()
+        assert process.stdin is not None
+        process.stdin.write(typed.encode())
+        process.stdin.close()
+        return Started(process)
 
     async def ready(self, *, within: float = 60) -> None:
         """Wait until it says that it is."""
         async with asyncio.timeout(within):
             while "bot.app: ready" not in self.log[self._before :]:  # noqa: ASYNC110 - a file tells nobody
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.02)
 
     async def end(self, number: int = signal.SIGTERM, *, within: float = 30) -> int:
         """Send a signal; the exit code."""
         assert self._process is not None
-        if self._process.returncode is None:
-            self._process.send_signal(number)
-        return await asyncio.wait_for(self._process.wait(), within)
+        assert self._ending is not None
+        if not self._ending.done():
+            self._process.signal(number)
+        return await self.wait(within=within)
 
     async def wait(self, *, within: float = 30) -> int:
         """Wait for it to end by itself; the exit code."""
-        assert self._process is not None
-        return await asyncio.wait_for(self._process.wait(), within)
+        assert self._ending is not None
+        return await asyncio.wait_for(asyncio.shield(self._ending), within)
 
     async def finish(self, command: str, *, typed: str = "", within: float = 30) -> tuple[int, str]:
         """Run a command to its end; the exit code, and what it printed."""
         await self.start(command, typed=typed)
-        return await self.wait(within=within), self.log
+        try:
+            return await self.wait(within=within), self.log
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
-        if self._process is not None and self._process.returncode is None:
+        """Kill it, if it lives still."""
+        if self._process is not None and self._ending is not None:
+            await self._process.aclose()
+            await asyncio.wait([self._ending])
+
+
+class Started:
+    """A process of its own from the beginning."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    async def end(self) -> int:
+        return await self._process.wait()
+
+    async def aclose(self) -> None:
+        if self._process.returncode is None:
             self._process.kill()
-            await self._process.wait()
+
+
+class Forked(Program):
+    """The same, with the imports behind it: see `tests.zygote`."""
+
+    def __init__(self, zygote: Zygote, folder: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(folder, settings)
+        self._zygote = zygote
+
+    async def _begin(self, command: str, typed: str) -> Running:
+        order = {"folder": str(self.folder), "log": str(self.logs), "settings": dict(self.settings)}
+        return await self._zygote.live(command=command, typed=typed, **order)
 
 
 class Bot:
@@ -146,6 +207,7 @@ def _nothing(_asked: Asked) -> Turn:
 
 
 Start = Callable[..., Awaitable[Bot]]
+With = Callable[[Mapping[str, str]], Program]
 
 
 @pytest.fixture
@@ -160,8 +222,24 @@ async def discord() -> AsyncIterator[DiscordSandbox]:
         yield sandbox
 
 
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    with Zygote("tests.acceptance.mould") as process:
+        yield process
+
+
+@pytest.fixture
+def program(zygote: Zygote, tmp_path: Path) -> With:
+    """A program with these settings."""
+    return partial(Forked, zygote, tmp_path)
+
+
 async def _started(
-    stack: AsyncExitStack, folder: Path, platforms: Sequence[Platform], settings: Mapping[str, str]
+    stack: AsyncExitStack,
+    zygote: Zygote,
+    folder: Path,
+    platforms: Sequence[Platform],
+    settings: Mapping[str, str],
 ) -> Bot:
     def answer(asked: Asked) -> Turn:
         return bot.answer(asked)
@@ -169,28 +247,28 @@ async def _started(
     model = await stack.enter_async_context(ScriptedOpenAI(answer))
     places = {name: value for platform in platforms for name, value in platform.settings.items()}
     scripted = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url}
-    bot = Bot(Program(folder, {**places, **scripted, **settings}), platforms)
+    bot = Bot(Forked(zygote, folder, {**places, **scripted, **settings}), platforms)
     stack.push_async_callback(bot.program.aclose)
     await bot.start()
     return bot
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def everyday(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bot]:
+async def everyday(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bot]:
     """One bot on both platforms, for all scenarios in which it just lives."""
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(SlackSandbox())
         discord = await stack.enter_async_context(DiscordSandbox())
         folder = tmp_path_factory.mktemp("bot")
-        yield await _started(stack, folder, [Slack(slack), Discord(discord)], {})
+        yield await _started(stack, zygote, folder, [Slack(slack), Discord(discord)], {})
 
 
 @pytest.fixture
-async def start(slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path) -> AsyncIterator[Start]:
+async def start(zygote: Zygote, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path) -> AsyncIterator[Start]:
     """Starts a bot of its own on both platforms, for a scenario in which it ends."""
     async with AsyncExitStack() as stack:
 
         async def begin(*, folder: Path = tmp_path, **settings: str) -> Bot:
-            return await _started(stack, folder, [Slack(slack), Discord(discord)], settings)
+            return await _started(stack, zygote, folder, [Slack(slack), Discord(discord)], settings)
 
         yield begin

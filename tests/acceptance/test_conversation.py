@@ -54,7 +54,7 @@ async def test_a_thread_in_which_the_bot_speaks_is_followed_without_a_mention(bo
     bot.answer = memory
     thread = await platform.thread()
     await bot.ask(platform, thread, "remember red", "Noted.")
-    await thread.say("what do you know?", user="grace", called=False)
+    await thread.say("what do you know?", called=False)
     await bot.reply(platform, thread, lambda text: text == "I know: red")
 
 

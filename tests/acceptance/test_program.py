@@ -7,7 +7,7 @@ import pytest
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Say, ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from tests.acceptance.conftest import Program
+from tests.acceptance.conftest import Program, With
 from tests.acceptance.platforms import Discord, Slack
 
 
@@ -31,9 +31,9 @@ from tests.acceptance.platforms import Discord, Slack
     ],
 )
 async def test_a_start_that_cannot_go_on_names_the_settings_and_nothing_else(
-    tmp_path: Path, settings: dict[str, str], named: list[str]
+    program: With, settings: dict[str, str], named: list[str]
 ) -> None:
-    code, said = await Program(tmp_path, settings).finish("run")
+    code, said = await program(settings).finish("run")
     assert code == 2
     assert "Traceback" not in said
     for words in named:
@@ -45,18 +45,18 @@ async def test_a_start_that_cannot_go_on_names_the_settings_and_nothing_else(
     [("run", True), ("migrate", False), ("check", True)],
     ids=["run: no database", "migrate: no folder", "check: no database"],
 )
-async def test_a_database_that_is_none_is_named(tmp_path: Path, command: str, is_there: bool) -> None:
+async def test_a_database_that_is_none_is_named(program: With, tmp_path: Path, command: str, is_there: bool) -> None:
     path = tmp_path / "other.db" if is_there else Path("/dev/null/data/x.db")
     if is_there:
         path.write_bytes(b"something else altogether" * 100)
     tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_API_URL": "http://127.0.0.1:1"}
-    code, said = await Program(tmp_path, {**tokens, "DATABASE_URL": f"sqlite:///{path}"}).finish(command)
+    code, said = await program({**tokens, "DATABASE_URL": f"sqlite:///{path}"}).finish(command)
     assert code == 1
     assert f"the database cannot be used ({'SQLITE_NOTADB' if is_there else 'NotADirectoryError'})" in said
     assert "Traceback" not in said
 
 
-async def test_a_token_that_slack_does_not_take_stops_the_start(tmp_path: Path, slack: SlackSandbox) -> None:
+async def test_a_token_that_slack_does_not_take_stops_the_start(program: With, slack: SlackSandbox) -> None:
     async with ScriptedOpenAI() as model:
         settings = {
             "SLACK_API_URL": slack.api_url,
@@ -65,20 +65,20 @@ async def test_a_token_that_slack_does_not_take_stops_the_start(tmp_path: Path, 
             "MODEL": "openai/m",
             "OPENAI_BASE_URL": model.base_url,
         }
-        code, said = await Program(tmp_path, settings).finish("run")
+        code, said = await program(settings).finish("run")
     assert code == 2
     assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in said
     assert "SLACK_APP_TOKEN: Slack says invalid_auth." in said
     assert "Traceback" not in said
 
 
-async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(tmp_path: Path) -> None:
+async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(program: With) -> None:
     async with ScriptedOpenAI(
         [[Say(f"Hello from the {n} model.", pieces=4, pace=0.5)] for n in ("one", "two")]
     ) as model:
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "DISCORD_GUILDS": "1"}
         typed = "hello\n/wait\n/discord\n/channel general\n@parley hello again\n"
-        code, said = await Program(tmp_path, settings).finish("run", typed=typed, within=60)
+        code, said = await program(settings).finish("run", typed=typed, within=60)
     assert code == 0, said
     first, _, _, _, *lines = said.splitlines()
     assert first.endswith("starting the sandbox, a Slack and a Discord on this machine.")
@@ -101,8 +101,8 @@ async def test_with_nothing_set_a_real_model_on_this_machine_answers(tmp_path: P
     assert "⚠️" not in answer
 
 
-async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_last_words(tmp_path: Path) -> None:
-    code, said = await Program(tmp_path, {"MODEL": "martian/m1"}).finish("sandbox", typed="hello\n", within=60)
+async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_last_words(program: With) -> None:
+    code, said = await program({"MODEL": "martian/m1"}).finish("sandbox", typed="hello\n", within=60)
     assert code == 1
     assert "the bot ended by itself" in said
     assert "MODEL=martian/m1: there is no such provider" in said
@@ -110,7 +110,7 @@ async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_last_words(tmp_
 
 
 async def test_check_says_of_each_setting_that_it_works(
-    tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
+    program: With, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
     async with ScriptedOpenAI(["ok"]) as model:
         settings = {
@@ -119,7 +119,7 @@ async def test_check_says_of_each_setting_that_it_works(
             "MODEL": "openai/m",
             "OPENAI_BASE_URL": model.base_url,
         }
-        code, said = await Program(tmp_path, settings).finish("check")
+        code, said = await program(settings).finish("check")
     assert code == 0, said
     told = [line.partition(":")[0] for line in said.splitlines()]
     assert told[:-1] == ["ok   Slack", "ok   Discord", "ok   database", "ok   model", "ok   tools"]
@@ -127,7 +127,7 @@ async def test_check_says_of_each_setting_that_it_works(
 
 
 async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_model(
-    tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
+    program: With, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
     async with ScriptedOpenAI(models=["gpt-real"]) as model:
         settings = {
@@ -139,7 +139,7 @@ async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_
             "MODEL": "openai/gpt-invented",
             "OPENAI_BASE_URL": model.base_url,
         }
-        code, said = await Program(tmp_path, settings).finish("check")
+        code, said = await program(settings).finish("check")
     assert code == 1
     assert "FAIL SLACK_BOT_TOKEN: Slack says invalid_auth." in said
     assert "FAIL DISCORD_BOT_TOKEN: Discord does not take it." in said
@@ -151,11 +151,11 @@ async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_
 
 
 async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
-    tmp_path: Path, discord: DiscordSandbox
+    program: With, discord: DiscordSandbox
 ) -> None:
     discord.privileged_intents.discard("message_content")
     settings = {**Discord(discord).settings, "DISCORD_GUILDS": f"{discord.guild_id}, 42"}
-    code, said = await Program(tmp_path, settings).finish("check")
+    code, said = await program(settings).finish("check")
     assert code == 1
     assert "note Discord: the message content intent is off" in said
     (fault,) = [line for line in said.splitlines() if line.startswith("FAIL DISCORD")]
@@ -180,40 +180,40 @@ async def test_with_the_tokens_of_one_platform_it_runs_on_that_one(tmp_path: Pat
 
 
 async def test_what_is_wrong_with_either_platform_is_told_at_once(
-    tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
+    program: With, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
     wrong = {"SLACK_BOT_TOKEN": "xoxb-wrong", "DISCORD_BOT_TOKEN": "not.the.one"}
     async with ScriptedOpenAI() as model:
         places = {**Slack(slack).settings, **Discord(discord).settings, **wrong}
         settings = {**places, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url}
-        code, said = await Program(tmp_path, settings).finish("run")
+        code, said = await program(settings).finish("run")
     assert code == 2
     assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in said
     assert "DISCORD_BOT_TOKEN: Discord does not take it." in said
     assert "Traceback" not in said
 
 
-async def test_check_names_a_missing_scope(tmp_path: Path, slack: SlackSandbox) -> None:
+async def test_check_names_a_missing_scope(program: With, slack: SlackSandbox) -> None:
     slack.scopes.discard("im:history")
     settings = {
         "SLACK_API_URL": slack.api_url,
         "SLACK_BOT_TOKEN": slack.bot_token,
         "SLACK_APP_TOKEN": slack.app_token,
     }
-    code, said = await Program(tmp_path, settings).finish("check")
+    code, said = await program(settings).finish("check")
     assert code == 1
     assert "FAIL SLACK_BOT_TOKEN: the app lacks the scopes im:history." in said
 
 
-async def test_migrate_makes_a_database_and_then_has_nothing_to_do(tmp_path: Path) -> None:
-    program = Program(tmp_path, {"DATABASE_URL": f"sqlite:///{tmp_path / 'new.db'}"})
-    assert await program.finish("migrate") == (0, program.log)
-    assert "applied" in program.log
-    await program.finish("migrate")
-    assert program.log.splitlines()[-1] == "nothing to do"
+async def test_migrate_makes_a_database_and_then_has_nothing_to_do(program: With, tmp_path: Path) -> None:
+    migrating = program({"DATABASE_URL": f"sqlite:///{tmp_path / 'new.db'}"})
+    assert await migrating.finish("migrate") == (0, migrating.log)
+    assert "applied" in migrating.log
+    await migrating.finish("migrate")
+    assert migrating.log.splitlines()[-1] == "nothing to do"
 
 
-async def test_a_tool_that_does_not_exist_is_named(tmp_path: Path, slack: SlackSandbox) -> None:
-    code, said = await Program(tmp_path, {"TOOLS": "nowhere:nothing"}).finish("check")
+async def test_a_tool_that_does_not_exist_is_named(program: With, slack: SlackSandbox) -> None:
+    code, said = await program({"TOOLS": "nowhere:nothing"}).finish("check")
     assert code == 1
     assert "FAIL TOOLS: no tool 'nowhere:nothing'" in said

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Asked, Pause, Say, Turn
-from tests.acceptance.conftest import Bot, Program, Start
+from tests.acceptance.conftest import Bot, Start, With
 from tests.acceptance.platforms import Platform, Talk
 from tests.acceptance.test_life import talks
 
@@ -87,16 +87,18 @@ def whole(asked: Asked) -> Turn:
     return "The whole answer." if len(asked.messages) == len(said) == 1 else f"What? {asked.messages}"
 
 
-async def test_a_second_process_on_one_sqlite_file_says_who_holds_it_and_stops(start: Start, tmp_path: Path) -> None:
+async def test_a_second_process_on_one_sqlite_file_says_who_holds_it_and_stops(
+    start: Start, program: With, tmp_path: Path
+) -> None:
     bot = await start()
     platform = bot.platforms[0]
-    second = Program(
-        tmp_path, {**platform.settings, "MODEL": "openai/scripted", "OPENAI_BASE_URL": "http://localhost:1"}
-    )
-    second._log = tmp_path / "second.log"
-    code, said = await second.finish("run")
-    assert code == 1
-    assert "parley.db is in use by process" in said
-    assert "DATABASE_URL" in said
+    settings = {**platform.settings, "MODEL": "openai/scripted", "OPENAI_BASE_URL": "http://localhost:1"}
+    for command in ("run", "migrate"):
+        second = program(settings)
+        second.logs = tmp_path / f"{command}.log"
+        code, said = await second.finish(command)
+        assert code == 1
+        assert f"parley.db is in use by process {bot.program.pid}: stop that one first" in said
+        assert "DATABASE_URL" in said
     bot.answer = lambda _asked: "Still here."
     await bot.ask(platform, platform.talk(), "hello?", "Still here.")

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from bot import app, health
 from bot.health import Health
 from bot.settings import Settings
+from channels import gaps
 from channels.channel import Channel
 from channels.discord import gateway
 from channels.discord.channel import DiscordChannel
@@ -19,11 +20,13 @@ from channels.slack import proof, socket
 from channels.slack.channel import SlackChannel
 from core.errors import DeafError, StoreError
 from core.store.database import Database
+from core.store.migrate import migrate
 from sandbox.slack import SlackSandbox
 from tests.channels.discord import conftest as discord
 from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
 from tests.channels.slack import conftest as slack
 from tests.channels.wiring import until
+from tests.disks import filled
 
 __all__ = ["nothing_stays_and_nobody_waits"]
 
@@ -109,6 +112,7 @@ async def test_a_database_that_does_not_answer_is_not_ready_and_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    await migrate(database)
     async with watched(database) as found:
         for failing in (StoreError("out of reach"), None):
 
@@ -127,8 +131,33 @@ async def test_a_database_that_does_not_answer_is_not_ready_and_ends_nothing(
     await database.aclose()
 
 
+async def test_a_disk_without_room_acknowledges_nothing_and_loses_nothing(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "PAUSES", (0.1,))
+    async with (
+        SlackSandbox(rate_limits=False) as sandbox,
+        slack.running(sandbox, disk, discord.echo) as bot,
+        watched(bot.database, bot.channel) as found,
+    ):
+        direct = sandbox.open_dm("ada")
+        with filled(disk):
+            await until(lambda: not found.is_ready)
+            assert found.why == [
+                "the database cannot be used (SQLITE_FULL): the disk that it is on is full, so make room there"
+            ]
+            said = await sandbox.say("ada", direct, "are you there?")
+            await asyncio.sleep(0.5)
+            assert not any(envelope.acknowledged_at for envelope in sandbox.envelopes)
+            assert bot.texts(said) == ["are you there?"]
+        await bot.shows(said, lambda texts: texts[1:] == ["heard: are you there?"])
+        await until(lambda: found.is_ready)
+        assert len(await bot.inbox_rows()) == 1
+
+
 async def test_who_is_being_stopped_is_not_ready(tmp_path: Path) -> None:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    await migrate(database)
     async with watched(database) as found:
         found.drain()
         assert (found.is_ready, found.why) == (False, ["stopping"])

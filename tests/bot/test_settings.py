@@ -37,7 +37,7 @@ def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
         ({"SLACK_STREAMING": "fast"}, ["SLACK_STREAMING: Input should be 'auto', 'native' or 'edit'"]),
         ({"DISCORD_GUILDS": "My Server"}, ["DISCORD_GUILDS: it must be ids of servers", "Copy Server ID"]),
         ({"DATABASE_URL": "postgresql://u:hidden@h:port/db"}, ["DATABASE_URL: it is not a URL"]),
-        ({"DATABASE_CONNECTIONS": "1"}, ["DATABASE_CONNECTIONS: Input should be greater than or equal to 2"]),
+        ({"DATABASE_CONNECTIONS": "2"}, ["DATABASE_CONNECTIONS: Input should be greater than or equal to 3"]),
         ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
         ({"AGENT_NAME": "two words", "TURN_SECONDS": "soon"}, ["AGENT_NAME:", "TURN_SECONDS:"]),
         ({"CATCH_UP_HOURS": "48", "TURNS_KEPT_DAYS": "2"}, ["CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS"]),

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.slack.streams import Streaming
 from core.errors import StoreError
+from core.inbound import Inbound
 from core.turns import STOP, Turns
 from sandbox.models import Cut, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
@@ -125,6 +127,23 @@ async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSandbox, tmp_p
         assert bot.texts(question)[1:] == ["Well\n\n" + words.ENGLISH.apology(words.TOO_LONG, row.id)]
         assert (row.state, row.error) == ("failed", "time limit")
         await bot.model.wait_for_disconnects()
+
+
+@pytest.mark.parametrize("streaming", ["edit", "native"])
+async def test_an_older_message_that_comes_in_the_middle_is_answered_in_the_same_reply(
+    slack: SlackSandbox, tmp_path: Path, streaming: Streaming
+) -> None:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)], "It is both.", streaming=streaming) as bot:
+        question = await ask(bot, "two")
+        await bot.shows(question, lambda texts: "Once" in texts[-1])
+        (row,) = await bot.inbox_rows()
+        said = Inbound.from_json(row.inbound)
+        await bot.inbox.accept(replace(said, event_key="older", text="one", sent_at=said.sent_at - 0.1))
+        await bot.shows(question, lambda texts: texts == ["two", "It is both."])
+        (turn,) = await bot.settled(1)
+        assert (turn.state, turn.attempt, {row.turn for row in await bot.inbox_rows()}) == ("done", 1, {turn.id})
+        asked = [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
+        assert asked == ["one\n\ntwo"]
 
 
 async def test_a_reset_in_the_middle_leaves_a_word_and_stores_nothing_afterwards(

@@ -308,11 +308,11 @@ async def test_a_database_that_fails_is_said_to_the_one_who_pressed(
 ) -> None:
     async with talking(sandbox, tmp_path, fails_once()) as talk:
         await failed(talk)
-        retry = talk.bot.inbox.retry
-        monkeypatch.setattr(talk.bot.inbox, "retry", lost)
+        again = talk.bot.inbox.again
+        monkeypatch.setattr(talk.bot.inbox, "again", lost)
         await talk.press(words.RETRY)
         await talk.sandbox.wait_for(lambda: talk.whispers() == [words.ENGLISH.sorry(StoreError.public)])
-        monkeypatch.setattr(talk.bot.inbox, "retry", retry)
+        monkeypatch.setattr(talk.bot.inbox, "again", again)
         await talk.press(words.RETRY)
         await says(talk, "It is 42.")
 

@@ -14,7 +14,7 @@ from channels.intake import Call
 from core.errors import StoreError
 from core.places import Place, Places
 from core.store.database import Database
-from core.store.migrate import migrate
+from tests import tables
 from tests.channels.wiring import until
 from tests.inbounds import inbound
 
@@ -22,7 +22,7 @@ from tests.inbounds import inbound
 @pytest.fixture
 async def places(tmp_path: Path) -> AsyncIterator[Places]:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
-    await migrate(database)
+    await tables.lay(database)
     yield Places(database)
     await database.aclose()
 
@@ -42,7 +42,9 @@ class World:
         self.looks: list[float] = []
         self.is_down = self.is_stuck = False
         self.refused: set[str] = set()
-        self.gaps = Gaps("test", places, bounds, take=self._take, look=self._look, heard_at=lambda: self.heard_at)
+        self.gaps = Gaps(
+            "test", places, bounds, take=self._take, look=self._look, heard_at=lambda: self.heard_at, holds=True
+        )
 
     async def _take(self, call: Call) -> None:
         if self.is_down or call.inbound.text in self.refused:
@@ -67,6 +69,7 @@ async def world_of(places: Places, *, hours: float = 1e9) -> AsyncIterator[World
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaps, "PAUSES", (0.01,))
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.01,))
     monkeypatch.setattr(gaps, "KEEP_SECONDS", 0.01)
 
 
@@ -111,6 +114,40 @@ async def test_what_could_not_be_kept_holds_the_note_back_and_is_kept_in_its_ord
         await until(lambda: world.gaps._kept == now)
         assert world.taken == ["first", "second"]
         assert world.looks == []
+
+
+async def test_what_is_said_behind_what_could_not_be_kept_in_its_session_is_kept_behind_it(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (60.0,))
+    async with world_of(places) as world:
+        now = time.time()
+        first, second = called("first", now - 50), called("second", now - 40)
+        elsewhere = Call(inbound("elsewhere", session="place:2", sent_at=now - 30), is_called=True)
+        world.is_down = True
+        with pytest.raises(StoreError):
+            await world.gaps.hear(first)
+        world.is_down = False
+        await world.gaps.hear(elsewhere)
+        await world.gaps.hear(second)
+        assert world.taken[:3] == ["elsewhere", "first", "second"]
+
+
+async def test_who_speaks_before_it_is_known_since_when_to_look_waits_for_that_but_not_for_long(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "BEHIND_SECONDS", 0.05)
+    world = World(places, Bounds())
+    await world.gaps.hear(called("early", 10.0))
+    assert world.taken == ["early"]
+    monkeypatch.setattr(gaps, "BEHIND_SECONDS", 5.0)
+    waiting = asyncio.create_task(world.gaps.hear(called("late", 20.0)))
+    await asyncio.sleep(0.05)
+    assert world.taken == ["early"]
+    await world.gaps.start()
+    await waiting
+    assert world.taken == ["early", "late"]
+    await world.gaps.stop()
 
 
 async def test_a_message_that_is_refused_holds_up_no_other_one_and_is_given_up_when_it_is_old(

@@ -196,7 +196,6 @@ async def test_a_message_grows_only_if_its_end_can_be_afforded() -> None:
             lives.enter_context(board.live())
         assert [board.open() for board in boards] == [True] * 4 + [False] * 2
         assert boards[0].open()
-        assert boards[5].is_crowded
         await Known().show(boards[0], ["it is whole"])
         assert not boards[5].open()
         assert boards[0].open()  # its next one

@@ -417,7 +417,7 @@ def test_the_cost_grows_with_the_text_and_no_faster(unit: str) -> None:
         return measured
 
     for piece in (50, 10**6):
-        assert cost(40_000, piece=piece) <= 4.5 * cost(10_000, piece=piece) + 5_000
+        assert cost(20_000, piece=piece) <= 4.5 * cost(5_000, piece=piece) + 2_500
 
 
 async def test_a_long_text_that_comes_at_once_is_read_in_parts_and_others_go_on_in_between() -> None:

@@ -26,13 +26,13 @@ from core.places import Places
 from core.runtime import AgentRuntime
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.migrate import migrate
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
 from core.worker import Worker
 from sandbox.models import ScriptedOpenAI
+from tests import tables
 
 #: What may be chosen; and how many tokens of history are sent.
 MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
@@ -65,7 +65,7 @@ async def core_of(
         model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
         database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
         stack.push_async_callback(database.aclose)
-        await migrate(database)
+        await tables.lay(database)
         endpoints = Endpoints(openai_api_key="sk-test-key-of-the-sandbox", openai_base_url=model.base_url)
         provider, name = make_provider("openai/scripted", endpoints)
         stack.push_async_callback(provider.aclose)

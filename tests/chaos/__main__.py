@@ -12,8 +12,8 @@ from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
 from tests.chaos.campaign import Tried
 from tests.chaos.report import table
-from tests.chaos.stage import Stage
-from tests.chaos.zygote import Zygote
+from tests.chaos.stage import MOULD, Stage
+from tests.zygote import Zygote
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ async def _run(database: str, given: argparse.Namespace) -> int:
             lend = await databases.sqlite(folder)
         else:
             lend = await databases.postgres(stack.enter_context(PostgresSandbox()))
-        stage = Stage(stack.enter_context(Zygote()), lend, folder)
+        stage = Stage(stack.enter_context(Zygote(MOULD)), lend, folder)
         plan = await campaign.plan(stage)
         cases = [case for case in (*plan.once, *plan.twice) if case[-1].point.startswith(given.at)]
         if given.cases is not None:

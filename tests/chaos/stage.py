@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,10 @@ from tests.chaos import evidence, verdict
 from tests.chaos.evidence import Evidence
 from tests.chaos.scenario import TOOLS, Model, converse
 from tests.chaos.victim import LOG, PASSAGES, Crash
-from tests.chaos.zygote import Life, Zygote
+from tests.zygote import Life, Zygote
+
+#: What the processes are forked from: see `tests.zygote`.
+MOULD = "tests.chaos.mould"
 
 #: Seconds that all answers may take from when the last process was started.
 SETTLE_TIMEOUT = 20.0
@@ -157,7 +160,8 @@ class _Scene:
 
     async def _live(self, crash: Crash | None, people: Sequence[asyncio.Task[None]]) -> int:
         """One process, until it dies, or until all is done and it is stopped; how it ended."""
-        life = await self._zygote.live(self._folder, self._settings, crash)
+        fatal = astuple(crash) if crash else None
+        life = await self._zygote.live(folder=str(self._folder), settings=self._settings, crash=fatal)
         done = asyncio.create_task(self._done(people))
         end = asyncio.create_task(life.end())
         try:

@@ -10,20 +10,20 @@ import pytest
 
 from tests.chaos import campaign, databases
 from tests.chaos.report import table
-from tests.chaos.stage import LendDatabase, Stage
+from tests.chaos.stage import MOULD, LendDatabase, Stage
 from tests.chaos.verdict import judge
-from tests.chaos.zygote import Zygote
+from tests.zygote import Zygote
 
 #: How many cases, on each of the databases: with one death, and with two.
 ONCE, TWICE = 25, 5
 SEED = 5
 
-pytestmark = pytest.mark.timeout(600)  # on a machine that is at its limits
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on a machine that is at its limits
 
 
 @pytest.fixture(scope="module")
 def zygote() -> Iterator[Zygote]:
-    with Zygote() as process:
+    with Zygote(MOULD) as process:
         yield process
 
 

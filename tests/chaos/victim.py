@@ -25,17 +25,18 @@ class Crash:
         return f"{self.point} #{self.passage}"
 
 
-def live(folder: Path, settings: Mapping[str, str], crash: Crash | None) -> None:
+def live(folder: str, settings: Mapping[str, str], crash: tuple[str, int] | None) -> None:
     """Run the program in `folder` until it ends or dies. Never returns.
 
     What it says goes into the file `LOG`. Of a process that ends, `PASSAGES` tells how often it came by each point.
     """
     code = 1
     passages: Counter[str] = Counter()
+    fatal = Crash(*crash) if crash else None
 
     def pass_by(point: str) -> None:
         passages[point] += 1
-        if crash is not None and crash.point == point and crash.passage == passages[point]:
+        if fatal is not None and fatal.point == point and fatal.passage == passages[point]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     try:

@@ -14,11 +14,11 @@ from core.inbox import Inbox
 from core.lease import Lease
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.migrate import migrate
 from core.store.statement import Statement
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
 from core.worker import Worker
+from tests import tables
 from tests.conversation import converse
 
 __all__ = ["converse"]
@@ -65,7 +65,7 @@ D = TypeVar("D", bound=Database)
 async def with_tables(database: D) -> AsyncIterator[D]:
     """A database with all tables, and closed in the end: one of PostgreSQL has them already."""
     if database.is_sqlite:
-        await migrate(database)
+        await tables.lay(database)
     yield database
     await database.aclose()
 

@@ -191,6 +191,19 @@ async def test_after_a_reset_nothing_is_answered_anew_and_what_waited_for_it_is_
     assert await turns.claim(10) == []
 
 
+async def test_a_reset_that_comes_late_drops_what_was_to_be_answered_anew_and_not_what_was_said_since(
+    inbox: Inbox, turns: Turns
+) -> None:
+    await inbox.accept(inbound("one"))
+    failed = await claimed(turns)
+    await turns.end(failed, "failed")
+    reset, since = inbound("reset"), inbound("since")
+    await asked(inbox, failed, "retry")
+    await inbox.accept(since)
+    assert len(await inbox.reset(reset, is_late=True) or ()) == 1
+    assert (await claimed(turns)).messages == (since,)
+
+
 async def test_an_edited_question_is_asked_as_it_is_now(
     inbox: Inbox, turns: Turns, service: SessionService, database: Faulty
 ) -> None:

@@ -2,18 +2,25 @@
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from google.adk.events.event import Event
+from google.genai import types
 
 from core.again import Refused
 from core.changes import Revised, Taken, Withdrawn
 from core.inbox import Accepted, Inbox
 from core.pruning import DAY, Pruning
+from core.sessions.service import SessionService
+from core.store.schema import blobs
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
+from core.tokens import TokenCounter
 from core.turns import STOP, WITHDRAWN, Turn, Turns
 from tests.core.conftest import Faulty, done, worker_on
+from tests.core.sessions.speech import replied, said, texts
 from tests.inbounds import inbound
 
 
@@ -139,6 +146,64 @@ async def test_the_turn_that_answers_nothing_but_what_is_deleted_is_ended_by_whi
     assert "secret" not in await all_that_is_kept(database)
     for kind in ("retry", "regenerate", "revise"):
         assert await inbox.again(turn.id, author="ada", kind=kind) is Refused.OVER
+
+
+async def test_what_was_said_about_what_is_deleted_meanwhile_is_forgotten_with_it(
+    inbox: Inbox, turns: Turns, database: Faulty, tmp_path: Path
+) -> None:
+    service = SessionService(database, TokenCounter(tmp_path))
+
+    async def history() -> list[str]:
+        session = await service.get_session(app_name="app", user_id="place", session_id="place:1")
+        assert session is not None
+        return texts(session.events)
+
+    async def begun(text: str) -> Turn:
+        await inbox.accept(inbound(text))
+        turn = await claimed(turns)
+        session = await service.get_session(app_name="app", user_id="place", session_id="place:1")
+        assert session is not None
+        for event in (said(text, invocation_id=turn.id), replied(f"about {text}", invocation_id=turn.id)):
+            await service.append_event(session, event)
+        return turn
+
+    await done(turns, await begun("one"))
+    running = await begun("a secret")
+    await inbox.withdraw(running.inbound.event_key)
+    await turns.end(running, "cancelled", error=WITHDRAWN)
+    assert await history() == ["one", "about one"]
+    answered = await begun("three")
+    await turns.answered(answered, "about three", {})
+    await inbox.withdraw(answered.inbound.event_key)
+    await turns.end(answered, "done")  # it had not heard of it
+    assert await history() == ["one", "about one", "three", "about three"]
+    async with database.read() as connection:
+        kept = (await connection.execute(sa.select(turns_table.c.text).where(turns_table.c.id == answered.id))).scalar()
+    assert kept == "about three"
+
+
+async def test_of_the_bytes_that_came_along_those_stay_that_something_else_still_shows(
+    inbox: Inbox, turns: Turns, database: Faulty, tmp_path: Path
+) -> None:
+    service = SessionService(database, TokenCounter(tmp_path))
+    both, own = b"shown by both" * 100, b"its own" * 200
+
+    async def shown(*pictures: bytes) -> Turn:
+        await inbox.accept(inbound("look"))
+        turn = await claimed(turns)
+        session = await service.get_session(app_name="app", user_id="place", session_id="place:1")
+        assert session is not None
+        parts = [types.Part.from_bytes(data=picture, mime_type="image/png") for picture in pictures]
+        content = types.Content(role="user", parts=parts)
+        await service.append_event(session, Event(author="user", invocation_id=turn.id, content=content))
+        return turn
+
+    await done(turns, await shown(both))
+    running = await shown(both, own)
+    await inbox.withdraw(running.inbound.event_key)
+    await turns.end(running, "cancelled", error=WITHDRAWN)
+    async with database.read() as connection:
+        assert (await connection.execute(sa.select(blobs.c.data))).scalars().all() == [both]
 
 
 async def test_of_several_messages_the_one_that_is_deleted_is_not_told_again(

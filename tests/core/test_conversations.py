@@ -97,6 +97,18 @@ async def test_of_one_person_it_is_stopped_what_he_has_asked_for(
     assert await conversations.stop("place:1", author="ada") == Halt(turn.id)
 
 
+async def test_what_was_to_be_answered_once_more_and_was_stopped_may_be_asked_for_again(
+    inbox: Inbox, turns: Turns, conversations: Conversations
+) -> None:
+    turn = await begun(inbox, turns)
+    await turns.end(turn, "failed")
+    await inbox.again(turn.id, author="ada", kind="retry")
+    assert len((await conversations.stop("place:1", author="ada")).dropped) == 1
+    assert await turns.claim(10) == []
+    await inbox.again(turn.id, author="ada", kind="retry")
+    assert (await claimed(turns)).origin == turn.id
+
+
 async def test_a_turn_is_stopped_by_who_asked_and_while_it_runs(
     inbox: Inbox, turns: Turns, conversations: Conversations, database: Faulty
 ) -> None:

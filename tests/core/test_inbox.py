@@ -17,7 +17,7 @@ from core.sessions.service import ensure_session
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import turns as turns_table
-from core.turns import Turn, Turns
+from core.turns import RESET, Turn, Turns
 from tests.core.conftest import Faulty, done
 from tests.inbounds import inbound
 
@@ -136,6 +136,36 @@ async def test_what_comes_after_a_reset_belongs_to_the_new_generation(inbox: Inb
     await turns.end(first, "cancelled")
     (second,) = await turns.claim(10)
     assert (second.inbound.text, second.generation) == ("anew", first.generation + 1)
+
+
+async def test_a_reset_that_is_found_late_drops_what_was_said_before_it_and_nothing_that_was_said_after_it(
+    inbox: Inbox, turns: Turns
+) -> None:
+    first, before, reset, after = inbound("first"), inbound("before"), inbound("reset"), inbound("after")
+    await inbox.accept(first)
+    (running,) = await turns.claim(10)
+    await inbox.accept(after)
+    await inbox.accept(before)
+    assert await inbox.reset(reset, is_late=True) == [before]
+    assert await turns.running() == {running.id: RESET}
+    await turns.end(running, "cancelled")
+    (turn,) = await turns.claim(10)
+    assert (turn.messages, turn.generation) == ((after,), running.generation + 1)
+
+
+async def test_a_reset_that_is_found_when_what_was_said_after_it_has_a_turn_ends_nothing(
+    inbox: Inbox, turns: Turns
+) -> None:
+    reset, after, next_one = inbound("reset"), inbound("after"), inbound("next")
+    await inbox.accept(after)
+    (running,) = await turns.claim(10)
+    await inbox.accept(next_one)
+    for _ in range(2):
+        assert await inbox.reset(reset, is_late=True) is None
+    assert RESET not in (await turns.running()).values()
+    await done(turns, running)
+    (turn,) = await turns.claim(10)
+    assert (turn.messages, turn.generation) == ((next_one,), running.generation)
 
 
 async def test_a_message_keeps_everything_on_its_way_to_its_turn(inbox: Inbox, turns: Turns) -> None:

@@ -69,17 +69,6 @@ async def test_when_nobody_could_lengthen_his_lease_nobody_is_taken_for_dead_at_
     await asyncio.wait([keeping])
 
 
-async def test_the_rows_of_workers_that_are_long_gone_go(shared: Faulty) -> None:
-    async with shared.write() as connection:
-        await connection.execute(sa.insert(workers).values(id="old", lease=0.0, live={}))
-    lease = await taken(shared)
-    keeping = asyncio.create_task(lease.keep())
-    await asyncio.sleep(SECONDS)
-    assert await ids(shared) == [lease.worker]
-    keeping.cancel()
-    await asyncio.wait([keeping])
-
-
 async def test_on_sqlite_who_comes_next_is_the_only_one(database: Faulty) -> None:
     first = await taken(database)
     second = await taken(database)

@@ -6,9 +6,9 @@ import sqlalchemy as sa
 
 from core import pruning
 from core.inbox import Accepted, Inbox
-from core.pruning import DAY, Pruning
+from core.pruning import DAY, HOUR, Pruning
 from core.store.schema import inbox as inbox_table
-from core.store.schema import tool_calls
+from core.store.schema import tool_calls, workers
 from core.store.schema import turns as turns_table
 from core.turns import Turns
 from tests.core.conftest import Faulty, done
@@ -73,6 +73,17 @@ async def test_what_is_young_or_has_not_ended_stays(inbox: Inbox, turns: Turns, 
     await emptied(database)
     assert await counts(database) == {"turns": 1, "inbox": 2, "tool_calls": 0}
     assert await inbox.accept(inbound(session="place:2")) is Accepted.WAITS
+
+
+async def test_workers_that_are_long_gone_go_and_those_that_may_come_back_stay(turns: Turns, database: Faulty) -> None:
+    now = time.time()
+    async with database.write() as connection:
+        for id_, lease in (("gone", now - 2 * HOUR), ("silent", now - HOUR / 2)):
+            await connection.execute(sa.insert(workers).values(id=id_, lease=lease, live={}))
+    await emptied(database)
+    async with database.read() as connection:
+        left = set((await connection.execute(sa.select(workers.c.id))).scalars())
+    assert left == {"silent", turns.worker}
 
 
 async def test_it_goes_in_small_steps(

@@ -8,10 +8,10 @@ import pytest
 from core import worker
 from core.inbox import Inbox
 from core.sessions.service import SessionService
-from core.store.migrate import migrate
 from core.tokens import TokenCounter
-from core.turns import LOST, RESET, SHUTDOWN, STOP, Turn, Turns
+from core.turns import ANEW, LOST, RESET, SHUTDOWN, STOP, Turn, Turns
 from core.worker import Worker
+from tests import tables
 from tests.core.conftest import Faulty, worker_on
 from tests.inbounds import inbound
 
@@ -74,7 +74,7 @@ async def working(
 ) -> AsyncIterator[Bench]:
     database = Faulty(url or f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     if url is None:
-        await migrate(database)
+        await tables.lay(database)
     bench = Bench(database, await worker_on(database), tmp_path, limit=limit, poll=poll)
     run = asyncio.create_task(bench.worker.run())
     try:
@@ -98,6 +98,24 @@ async def test_a_session_runs_one_turn_at_a_time_and_sessions_run_side_by_side(t
         bench.go_on.set()
         await bench.until(lambda: len(bench.ended) == 3)
         assert bench.begun[2].inbound.text == "a2"
+
+
+async def test_a_turn_that_is_told_to_end_while_it_is_claimed_begins_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with working(tmp_path) as bench:
+        claim = bench.turns.claim
+
+        async def slow(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+            claimed = await claim(limit, running=running)
+            for turn in claimed:
+                bench.worker.cancel(turn.id, ANEW)
+            return claimed
+
+        monkeypatch.setattr(bench.turns, "claim", slow)
+        await bench.inbox.accept(inbound())
+        await bench.until(lambda: bench.ended)
+        assert bench.stops == [(ANEW,)]
 
 
 async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:

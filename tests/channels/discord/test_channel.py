@@ -9,6 +9,7 @@ import pytest
 from channels import gaps, words
 from channels.discord import gateway as gateway_module
 from channels.discord.channel import DiscordChannel
+from channels.discord.gateway import Connection
 from core.errors import StoreError
 from core.inbox import Accepted, Inbox
 from core.turns import Turn, Turns
@@ -115,6 +116,7 @@ def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
         return await accept(self, inbound)
 
     monkeypatch.setattr(gaps, "PAUSES", (0.01,))
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.01,))
     monkeypatch.setattr(Inbox, "accept", failing)
 
 
@@ -205,7 +207,37 @@ async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> N
 async def test_a_stop_is_seen_by_discord_as_one(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo):
         (session,) = server.sessions
-    assert session.close_code == 1000
+        assert server.is_online
+    assert (session.close_code, session.status) == (1000, "invisible")
+    assert not server.is_online
+
+
+async def test_a_stop_that_discord_takes_for_a_lost_connection_leaves_no_bot_to_be_seen(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def close(client: Connection) -> None:
+        """As discord.py does where it answers its own close: with a code after which Discord waits."""
+        await client.ws.close(code=4000)
+        await client.http.close()
+
+    monkeypatch.setattr(Connection, "close", close)
+    async with running(server, tmp_path, echo):
+        (session,) = server.sessions
+    assert session.close_code == 4000
+    assert not server.is_online
+
+
+async def test_a_session_that_is_begun_anew_does_nothing_twice(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+        for number in (2, 3):
+            await server.invalidate_sessions()
+            sessions = server.sessions
+            await server.wait_for(lambda: len(sessions) == number and server.connected)  # noqa: B023 (at once)
+        question = await bot.ask("ada", "general", "two")
+        await bot.says(question, "heard: Ada Lovelace: two")
+        assert len(bot.calls("GET /applications/{application}/commands")) == 1
+        assert len(await bot.inbox_rows()) == 2
 
 
 async def test_a_stop_does_not_wait_for_a_discord_that_says_nothing(

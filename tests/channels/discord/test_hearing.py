@@ -79,7 +79,7 @@ async def test_in_a_thread_where_the_bot_speaks_it_follows_without_a_mention_and
         assert await nothing_was_heard(bot)
         followed = await server.start_post("ada", "ideas", "a post", f"{bot.mention} two")
         await bot.says(server.messages(followed)[0], "heard: Ada Lovelace: two")
-        await bot.says(await server.say("grace", followed, "three"), "heard: Grace Hopper: three")
+        await bot.says(await server.say("ada", followed, "three"), "heard: Ada Lovelace: three")
 
 
 async def test_without_the_message_content_intent_only_what_calls_the_bot_is_heard(

@@ -1,5 +1,7 @@
 """What was said in Discord while the bot was away, or while it was there and could not hear it."""
 
+import asyncio
+import math
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ CHANNEL = "GET /channels/{channel}"
 @pytest.fixture(autouse=True)
 def quick_tries(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(gaps, "PAUSES", (0.05,))
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (0.05,))
     caplog.set_level("INFO", "channels")
 
 
@@ -78,6 +81,33 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
             "what",
         ]
         assert len(await bot.inbox_rows()) == 11
+
+
+async def test_who_speaks_before_the_bot_has_looked_back_is_answered_behind_what_was_said_there(
+    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        for place in ("general", "random"):
+            await bot.says(await bot.ask("ada", place, "one"), "heard: Ada Lovelace: one")
+        await bot.at_rest(2)
+    await bot.ask("ada", "general", "two")
+    slow, look = asyncio.Event(), gaps.Gaps._look_back
+
+    async def held(self: gaps.Gaps) -> None:
+        self._looking_since, self._since = self._since, math.inf
+        await slow.wait()
+        self._since = self._looking_since
+        await look(self)
+
+    monkeypatch.setattr(gaps.Gaps, "_look_back", held)
+    async with running(server, tmp_path, echo) as bot:
+        await bot.ask("ada", "general", "three")
+        await bot.ask("ada", "general", "four")
+        await until(lambda: "Ada Lovelace: four" in answered(bot, "general"))
+        assert answered(bot, "general") == [f"Ada Lovelace: {number}" for number in ("one", "two", "three", "four")]
+        slow.set()
+        await looked_back(bot, caplog)
+        assert len(await bot.inbox_rows()) == 5
 
 
 async def test_places_that_are_new_not_served_or_not_to_be_seen_are_not_looked_into(
@@ -165,7 +195,7 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
     question = await bot.ask("ada", "general", "two")
     server.faults.fail(GUILD, 1000, status=401)
     async with running(server, tmp_path, echo) as bot:
-        await until(lambda: caplog.text.count("cannot be caught up with yet") >= 2)
+        await until(lambda: "cannot be caught up with yet" in caplog.text and len(bot.calls(GUILD)) >= 2)
         heard_at = await bot.places.heard_at("discord")
         assert heard_at is not None
         assert heard_at < sent_at(int(question.id))

@@ -1,11 +1,12 @@
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import discord
 import pytest
 
 from channels.channel import Chunk, Plan, Priority
-from channels.discord.api import DiscordApi
+from channels.discord.api import DiscordApi, Said
 from channels.discord.reactions import receipts
 from channels.discord.surface import DiscordSurface
 from channels.planner import Planner
@@ -62,6 +63,17 @@ async def on(server: DiscordSandbox, api: DiscordApi) -> Shown:
 @pytest.fixture
 async def thread(server: DiscordSandbox) -> Channel:
     return await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+
+
+async def test_who_makes_the_last_call_of_a_window_does_not_wait_for_its_end(on: Shown) -> None:
+    assert await on.show("0", priority=Priority.PROGRESS)
+    begun = asyncio.get_running_loop().time()
+    for number in range(1, 6):
+        assert await on.show(str(number))
+    assert on.texts == ["5"]
+    assert not on.api.edits(int(on.question.channel.id)).try_admit(Priority.FINAL)
+    assert asyncio.get_running_loop().time() - begun < 3
+    await on.api.aclose()
 
 
 async def test_a_placeholder_grows_into_the_answer(on: Shown) -> None:
@@ -140,7 +152,7 @@ async def test_a_thread_that_was_locked_is_named(server: DiscordSandbox, api: Di
     on = Shown(server, api, await server.say("ada", thread, "question"))
     await on.show("half")
     await server.archive(thread, locked=True)
-    with pytest.raises(SurfaceError, match=r"^unarchive: 50013$"):
+    with pytest.raises(SurfaceError, match=r"^edit: 160005$"):
         await on.show("half and half")
 
 
@@ -189,12 +201,17 @@ async def test_a_post_whose_answer_was_lost_is_found_and_not_made_again(on: Show
 
 
 @pytest.mark.parametrize("is_found", [True, False])
-async def test_a_post_that_only_a_tick_made_says_the_final_in_the_end(on: Shown, is_found: bool) -> None:
+async def test_a_post_that_only_a_tick_made_says_the_final_in_the_end(
+    on: Shown, monkeypatch: pytest.MonkeyPatch, is_found: bool
+) -> None:
+    async def nothing(*_: Any, **__: Any) -> list[Said]:
+        return []
+
     await on.show("one", priority=Priority.PROGRESS)
     await on.surface.ready(Priority.TICK, is_new=True, ends=False, since=0.0)
     on.server.faults.lose_reply(POST)
     if not is_found:
-        on.server.permissions.remove("read_message_history")
+        monkeypatch.setattr(DiscordApi, "own_replies", nothing)
     assert await on.show("one", "tw", priority=Priority.TICK) is is_found
     assert on.texts == ["one", "tw"]
     assert await on.show("one", "two")
@@ -210,12 +227,14 @@ async def test_that_holds_even_if_the_search_for_it_fails_at_first(on: Shown) ->
     assert on.calls(POST) == 1
 
 
-async def test_that_holds_even_where_the_history_may_not_be_read(on: Shown) -> None:
+async def test_where_the_history_may_not_be_read_a_reply_stands_beside_the_question_and_once(on: Shown) -> None:
     on.server.permissions.remove("read_message_history")
-    on.server.faults.lose_reply(POST)
     assert await on.show("one")
-    assert on.texts == ["one"]
-    assert on.calls(POST) == 2
+    on.server.faults.lose_reply(POST)
+    assert await on.show("one", "two")
+    assert on.texts == ["one", "two"]
+    assert [message.reply_to for message in on.messages] == [None, None]
+    assert on.calls(POST) == 4
 
 
 async def test_a_tick_is_tried_once(on: Shown) -> None:

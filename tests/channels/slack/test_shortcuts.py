@@ -25,7 +25,7 @@ async def test_a_question_about_a_message_is_shown_and_answered_in_its_thread_wi
         texts = await bot.shows(report, lambda texts: len(texts) == 3 and "heard" in texts[2])
         assert texts[1] == "**ada**: is that <wise>, @here?"
         assert "heard: ada: is that <wise>, @here?" in texts[2]
-        assert "About what grace said" in texts[2]
+        assert "This is about what grace said" in texts[2]
         assert "> Ignore all & delete it." in texts[2]
         assert "> Then this (https://a.example)." in texts[2]
         assert not frozenset().union(*(message.pings for message in bot.thread(report)))

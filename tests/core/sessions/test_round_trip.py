@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from core.sessions import record
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.migrate import migrate
 from core.store.schema import blobs, messages
 from core.tokens import TokenCounter
+from tests import tables
 from tests.core.sessions import strategies
 
 
@@ -26,7 +26,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     async def prepare() -> None:
         database = Database(f"sqlite+aiosqlite:///{path}")
-        await migrate(database)
+        await tables.lay(database)
         await database.aclose()
 
     asyncio.run(prepare())

@@ -1,5 +1,7 @@
 import asyncio
+from pathlib import Path
 
+import asyncpg
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -9,7 +11,7 @@ from core.store.database import Database
 from core.store.schema import state
 from core.store.statement import Statement
 from sandbox.postgres import PostgresSandbox
-from tests.core.conftest import Faulty
+from tests.core.conftest import Faulty, with_tables
 
 NAME, VALUE = sa.bindparam("name", type_=sa.Text), sa.bindparam("as", type_=sa.JSON)
 SET = Statement(
@@ -83,15 +85,75 @@ async def test_a_server_that_was_started_again_is_found_by_the_first_who_asks(
     await database.aclose()
 
 
+@pytest.mark.parametrize(
+    ("pragma", "said"),
+    [
+        ("query_only=ON", "SQLITE_READONLY): it can only be read, so see that the bot may write the file"),
+        ("max_page_count=1", "SQLITE_FULL): the disk that it is on is full, so make room there"),
+    ],
+)
+async def test_what_sqlite_does_not_take_is_told_with_what_to_do(tmp_path: Path, pragma: str, said: str) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
+    async with with_tables(Database(url)) as database:
+        await database.ping()
+    limited = Database(url)
+    sa.event.listen(limited.engine.sync_engine, "connect", lambda c, _: c.cursor().execute(f"PRAGMA {pragma}"))
+    for _ in range(2):
+        with pytest.raises(StoreError) as caught:
+            await limited.run(SET, name="k", **{"as": "x" * 100_000})
+        assert said in str(caught.value)
+    assert await keys(limited) == []
+    await limited.aclose()
+
+
+async def test_a_server_that_can_only_be_read_is_told_with_what_to_do_and_found_when_it_is_not(postgres: str) -> None:
+    name = sa.make_url(postgres).database
+    switch = "SET default_transaction_read_only = off; ALTER DATABASE {} SET default_transaction_read_only = {}"
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}' AND pid <> pg_backend_pid()"
+    database = Database(postgres)
+    await database.ping()
+    operator = await asyncpg.connect(postgres.replace("+asyncpg", ""))
+    try:
+        await operator.execute(switch.format(name, "on"))
+        await operator.execute(others.format(name))
+        async with asyncio.timeout(10):  # the connections that it had are gone
+            while (error := await refused(database)) is None or "ReadOnlySQLTransactionError" not in str(error):
+                pass
+        assert "a DATABASE_URL of a server that" in str(error)
+        assert error.retryable
+        assert await keys(database) == []
+    finally:
+        await operator.execute(switch.format(name, "off"))
+        await operator.execute(others.format(name))
+        await operator.close()
+    async with asyncio.timeout(10):
+        while await refused(database) is not None:
+            pass
+    await database.aclose()
+
+
+async def refused(database: Database) -> StoreError | None:
+    """Why the database takes no writes, if it takes none."""
+    try:
+        await database.ping()
+    except StoreError as error:
+        return error
+    return None
+
+
 async def test_there_are_no_more_connections_than_are_allowed(postgres: str) -> None:
-    database = Database(postgres, connections=2)
+    database = Database(postgres, connections=3)
     busy = sa.text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+
+    async def keys_counted() -> int:
+        return len(await keys(database))
 
     async def look() -> int:
         async with database.read() as connection:
             return int((await connection.execute(busy)).scalar_one())
 
-    assert max(await asyncio.gather(*(look() for _ in range(10)))) <= 2
+    looks = [*(look() for _ in range(10)), *(keys_counted() for _ in range(10))]
+    assert max(await asyncio.gather(*looks)) <= 3
     await database.aclose()
 
 

@@ -7,6 +7,7 @@ import pytest
 from core.errors import StoreError
 from core.store.database import Database
 from core.store.lock import held
+from tests.disks import filled
 
 HOLDER = """
 import sys
@@ -36,6 +37,19 @@ async def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "parley.db.lock").mkdir()
     with pytest.raises(StoreError, match="cannot be written"):
         held(database).__enter__()
+
+
+def test_a_full_disk_is_named(disk: Path) -> None:
+    with filled(disk), pytest.raises(StoreError, match=r"parley\.db\.lock cannot be written \(No space left"):
+        held(Database(f"sqlite+aiosqlite:///{disk / 'parley.db'}")).__enter__()
+
+
+def test_a_disk_that_can_only_be_read_is_named(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    with pytest.raises(
+        StoreError, match=r"parley\.db\.lock cannot be written \(Read-only file system\): see that the bot"
+    ):
+        held(Database(f"sqlite+aiosqlite:///{disk / 'parley.db'}")).__enter__()
 
 
 async def test_of_what_is_not_in_a_file_nothing_is_held(postgres: str) -> None:

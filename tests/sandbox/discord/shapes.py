@@ -24,7 +24,7 @@ from sandbox.discord import Call, Event
 #: The folder, if there is one; without, nothing can be held against anything.
 SHAPES = os.environ.get("PLATFORM_SHAPES")
 
-_CHANNEL = ("GuildChannelResponse", "PrivateChannelResponse", "ThreadResponse")
+_CHANNEL = ("GuildChannelResponse", "PrivateChannelResponse", "PrivateGroupChannelResponse", "ThreadResponse")
 #: Of each event, the objects within it and the components that they may be; `[]` is each of a list.
 OBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
     "READY": {"user": ("UserPIIResponse",)},
@@ -39,10 +39,13 @@ OBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
     "GUILD_MEMBERS_CHUNK": {"members[]": ("GuildMemberResponse",)},
     "CHANNEL_CREATE": {"": ("GuildChannelResponse",)},
     "THREAD_CREATE": {"": ("ThreadResponse",)},
+    "CHANNEL_DELETE": {"": ("GuildChannelResponse",)},
     "THREAD_UPDATE": {"": ("ThreadResponse",)},
+    "THREAD_DELETE": {},
     "MESSAGE_CREATE": {"": ("MessageResponse",)},
     "MESSAGE_UPDATE": {"": ("MessageResponse",)},
     "MESSAGE_DELETE": {},
+    "MESSAGE_DELETE_BULK": {},
     "MESSAGE_REACTION_ADD": {"emoji": ("MessageReactionEmojiResponse",), "member": ("GuildMemberResponse",)},
     "MESSAGE_REACTION_REMOVE": {"emoji": ("MessageReactionEmojiResponse",)},
     "INTERACTION_CREATE": {

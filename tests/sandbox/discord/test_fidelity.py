@@ -7,6 +7,7 @@ from typing import Any
 
 import discord
 import pytest
+from discord import app_commands
 
 from sandbox.discord import DiscordSandbox
 from tests.sandbox.discord.conftest import Bot, Connect, intents_of
@@ -36,8 +37,20 @@ class Walker(Bot):
             await interaction.delete_original_response()
 
         @self.tree.command(name="hello", description="Say it")
-        async def hello(interaction: discord.Interaction) -> None:
+        @app_commands.allowed_contexts(guilds=True, dms=True, private_channels=True)
+        @app_commands.allowed_installs(guilds=True, users=True)
+        async def hello(interaction: discord.Interaction, what: str = "") -> None:
             await interaction.response.send_message("hi")
+
+        @hello.autocomplete("what")
+        async def complete(interaction: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
+            return [app_commands.Choice(name=typed, value=typed)]
+
+        @self.tree.context_menu(name="Ask about this")
+        @app_commands.allowed_installs(guilds=True, users=True)
+        async def ask(interaction: discord.Interaction, message: discord.Message) -> None:
+            await interaction.response.send_message(f"about {message.content}", ephemeral=True)
+            await interaction.followup.send("more", ephemeral=True)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         if interaction.type is discord.InteractionType.component:
@@ -69,6 +82,10 @@ async def walk_through_the_events(server: DiscordSandbox) -> None:
     await server.start_post("ada", "ideas", "a post", "what if")
     await server.bot_says("robot", "general", "beep")
     await server.bot_says("hook", "general", "beep", webhook=True)
+    await server.unfurl(root)
+    await server.purge([await server.say("ada", "general", "spam") for _ in range(2)])
+    await server.delete_channel(await server.start_post("ada", "ideas", "to go", "what if"))
+    await server.delete_channel("late")
 
 
 async def walk_through_the_api(server: DiscordSandbox, bot: Bot) -> None:
@@ -130,6 +147,11 @@ async def walk_through_the_interactions(server: DiscordSandbox) -> None:
         seen = await server.command("ada", channel, "/reset", why="so")
         await server.wait_for(lambda seen=seen: len(seen) == 2 and seen[0].deleted)  # type: ignore[misc]
         await server.command("ada", channel, "/hello")
+        assert await server.complete("ada", channel, "/hello", "what", "w") == ["w"]
+        assert await server.choose("grace", await server.say("ada", channel, "this"), "Ask about this")
+    for channel in (server.open_group("us", "ada", "grace"), server.add_abroad("there", "ada")):
+        await server.command("ada", channel, "/hello", what="w")
+        await server.choose("ada", await server.say("ada", channel, "this"), "Ask about this")
     shown = next(m for m in server.messages("general") if m.content.components and m.author.is_bot)
     await server.press("ada", shown, "stop")
     await server.wait_for(lambda: shown.text == "pressed")

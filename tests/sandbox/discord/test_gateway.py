@@ -249,3 +249,15 @@ async def test_events_go_to_the_shard_that_they_belong_to(server: DiscordSandbox
         await server.say("ada", server.open_dm("ada"), "psst")
     in_guild, in_dm = [event for event in server.events if event.name == "MESSAGE_CREATE"]
     assert (in_guild.session_id, in_dm.session_id) == (server.sessions[number].id, server.sessions[0].id)
+
+
+async def test_the_bot_is_seen_for_a_while_after_it_broke_off_unless_it_hid_before(
+    server: DiscordSandbox, connect: Connect
+) -> None:
+    bot = await connect(server)
+    await server.drop_sockets()
+    assert server.is_online
+    await asyncio.wait_for(bot.resumed.wait(), 5)
+    await bot.change_presence(status=discord.Status.invisible)
+    await server.wait_for(lambda: server.sessions[0].status == "invisible")
+    assert not server.is_online

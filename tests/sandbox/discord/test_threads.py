@@ -1,5 +1,6 @@
 """Threads, forum posts and direct messages, by the real client."""
 
+import asyncio
 from typing import Any
 
 import discord
@@ -124,3 +125,57 @@ async def test_a_thread_is_archived_and_opened_again_by_whoever_may_write_in_it(
     await server.archive(started, locked=True)
     with pytest.raises(discord.Forbidden):
         await thread.edit(archived=False)
+
+
+async def test_what_is_deleted_is_told_and_gone(server: DiscordSandbox, bot: Bot) -> None:
+    told: list[tuple[str, list[int]]] = []
+
+    async def on_raw_bulk_message_delete(about: discord.RawBulkMessageDeleteEvent) -> None:
+        told.append(("messages", sorted(about.message_ids)))
+
+    async def on_raw_thread_delete(about: discord.RawThreadDeleteEvent) -> None:
+        told.append(("thread", [about.thread_id, about.parent_id]))
+
+    async def on_guild_channel_delete(channel: discord.abc.GuildChannel) -> None:
+        told.append(("channel", [channel.id]))
+
+    for listener in (on_raw_bulk_message_delete, on_raw_thread_delete, on_guild_channel_delete):
+        bot.event(listener)
+    said = [await server.say("ada", "general", text) for text in ("one", "two", "three")]
+    await server.purge(said[:2])
+    assert server.messages("general") == said[2:]
+    random = server.channels["random"]
+    thread = await server.start_thread("ada", await server.say("ada", random, "a root"), "a thread")
+    heard = bot.place(server, "random")
+    await server.delete_channel("random")
+    general, post = server.channels["general"], await server.start_post("ada", "ideas", "a post", "what if")
+    await server.delete_channel(post)
+    with pytest.raises(discord.NotFound) as gone:
+        await heard.send("anybody?")
+    assert gone.value.code == 10003
+    assert str(general.id) in server._guild.channels
+    await server.wait_for(lambda: len(told) == 4)
+    ideas = int(server.channels["ideas"].id)
+    assert told == [
+        ("messages", [int(message.id) for message in said[:2]]),
+        ("thread", [int(thread.id), int(random.id)]),
+        ("channel", [int(random.id)]),
+        ("thread", [int(post.id), ideas]),
+    ]
+
+
+async def test_a_preview_of_a_link_updates_a_message_that_nobody_edited(server: DiscordSandbox, bot: Bot) -> None:
+    told = asyncio.Queue[discord.RawMessageUpdateEvent]()
+
+    async def on_raw_message_edit(about: discord.RawMessageUpdateEvent) -> None:
+        await told.put(about)
+
+    bot.event(on_raw_message_edit)
+    said = await server.say("ada", "general", "see https://a.example")
+    await server.unfurl(said)
+    about = await asyncio.wait_for(told.get(), 5)
+    assert (about.message.content, about.message.edited_at) == ("see https://a.example", None)
+    await server.edit("ada", said, "never mind")
+    about = await asyncio.wait_for(told.get(), 5)
+    assert about.message.content == "never mind"
+    assert about.message.edited_at is not None

@@ -157,6 +157,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("turn", "author", name=op.f("pk_feedback")),
     )
     op.create_table(
+        "pulse",
+        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_pulse")),
+    )
+    op.create_table(
         "workers",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("lease", sa.Double(), nullable=False),

@@ -1,7 +1,7 @@
-"""A process that has all imports behind it, and that a victim is forked from in some milliseconds.
+"""A process that has all imports behind it, and that the program is forked from in some milliseconds.
 
-On each connection to its socket it forks a keeper, and that the victim which the connection asks for. The keeper tells
-how the victim ended; if the connection is closed before, it kills it. What goes over the line is JSON, a line each.
+On each connection to its socket it forks a keeper, and that the process which the connection asks for. The keeper tells
+how the process ended; if the connection is closed before, it kills it. What goes over the line is JSON, a line each.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from select import select
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from tests.chaos import points
-from tests.chaos.victim import Crash, live
+import httpcore2
+
+from tests import trust
 from tests.environment import inherited
 
 #: Seconds that the imports may take.
@@ -42,13 +42,12 @@ LATE = (
     "slack_bolt.listener_matcher.async_builtins",
     "sqlalchemy.dialects.postgresql.asyncpg",
     "sqlalchemy.dialects.sqlite.aiosqlite",
-    "tests.chaos.till",
     "truststore",
 )
 
 
 class Life:
-    """A victim that lives."""
+    """A process that lives."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
@@ -61,21 +60,28 @@ class Life:
 
     async def end(self) -> int:
         """Wait for it to end: its exit code, or the signal that killed it, negative."""
-        return int(await self._reader.readline())
+        code = int(await self._reader.readline())
+        self._writer.close()
+        return code
 
     async def aclose(self) -> None:
-        """Kill it, if it lives still."""
-        self._writer.close()
+        """Kill it, if it lives still: how it ended can still be asked."""
+        if not self._writer.is_closing():
+            self._writer.write_eof()
 
 
 class Zygote:
     """The process, to be used as a context.
 
+    Args:
+        mould: the module whose function `live` is what is forked; it is imported before the program is.
+
     Raises:
         RuntimeError: it is not warm in time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mould: str) -> None:
+        self._mould = mould
         self._folder = tempfile.TemporaryDirectory(prefix="parley-zygote-")
         self._socket = f"{self._folder.name}/socket"
 
@@ -84,7 +90,7 @@ class Zygote:
             listener.bind(self._socket)
             listener.listen()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(listener.fileno())],
+                [sys.executable, "-m", __name__, self._mould, str(listener.fileno())],
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -104,46 +110,49 @@ class Zygote:
         self._process.communicate()
         self._folder.cleanup()
 
-    async def live(self, folder: Path, settings: Mapping[str, str], crash: Crash | None = None) -> Life:
-        """Start a victim in `folder`, with `settings` in its environment."""
+    async def live(self, **order: Any) -> Life:
+        """Start a process, and let it `live` with this."""
         reader, writer = await asyncio.open_unix_connection(self._socket)
-        fatal = [crash.point, crash.passage] if crash else None
-        writer.write(json.dumps([str(folder), dict(settings), fatal]).encode() + b"\n")
+        writer.write(json.dumps(order).encode() + b"\n")
         return Life(int(await reader.readline()), reader, writer)
 
 
-def _warm() -> None:
+def _warm(mould: str) -> Callable[..., None]:
     """Import what the program would import, and run what it would run once."""
-    points.install()
-    from bot import app, cli  # noqa: F401, PLC0415 - behind the hook, as all of these
+    live: Callable[..., None] = import_module(mould).live
+    from bot import app, cli  # noqa: F401, PLC0415 - behind what the mould does to imports, as all of these
     from core.models import openai  # noqa: F401, PLC0415
     from core.runtime import warm_up  # noqa: PLC0415
 
     for module in LATE:
         import_module(module)
+    trust.share()
+    httpcore2.default_ssl_context(_trust_env=True)  # as a client does
     asyncio.run(warm_up())
     gc.collect()
     gc.freeze()
     assert threading.active_count() == 1, "a thread would not be there in what is forked"
+    return live
 
 
-def _serve(listener: socket.socket) -> None:
+def _serve(listener: socket.socket, live: Callable[..., None]) -> None:
     """Answer connections until the standard input is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the keepers
     while listener in select([listener, sys.stdin], [], [])[0]:
         connection, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
-            _keep(connection)
+            _keep(connection, live)
+            return
         connection.close()
 
 
-def _keep(connection: socket.socket) -> None:
-    """Fork a victim, and tell of its end. Never returns."""
+def _keep(connection: socket.socket, live: Callable[..., None]) -> None:
+    """Fork a process, and tell of its end. Returns in that process alone, when it has lived."""
     bell, rope = socket.socketpair()
     rope.setblocking(False)
     line = connection.makefile("rw")
-    folder, settings, fatal = json.loads(line.readline())
+    order = json.loads(line.readline())
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # so that the bell rings
     signal.set_wakeup_fd(rope.fileno())
     pid = os.fork()
@@ -152,7 +161,8 @@ def _keep(connection: socket.socket) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for end in (line, connection, bell, rope):
             end.close()
-        live(Path(folder), settings, Crash(*fatal) if fatal else None)
+        live(**order)
+        return
     with suppress(BrokenPipeError):
         line.write(f"{pid}\n")
         line.flush()
@@ -165,7 +175,7 @@ def _keep(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    _warm()
+    life = _warm(sys.argv[1])
     sys.stdout.write("warm\n")
     sys.stdout.flush()
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    _serve(socket.socket(fileno=int(sys.argv[2])), life)

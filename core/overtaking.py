@@ -1,0 +1,56 @@
+"""Overtaking: what was said before what is being answered, and came after it.
+
+Two messages of a conversation that reach two processes may be kept the wrong way round, and one that nobody heard is
+found while a later one is answered. Nothing waits for that: the turn begins anew, and answers all of it in its order.
+One that has called a tool, or whose answer is kept, does not: what came too late is answered behind it. Nor does one
+that was taken from a worker which may only have been slow, and may still store what it has run.
+"""
+
+from collections.abc import Collection
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.sessions.reopening import correction_of
+from core.store.schema import inbox, messages, tool_calls, turns
+from core.waiting import is_waiting
+
+_CORRECTED = correction_of("")
+
+
+def is_overtaken() -> sa.ColumnElement[bool]:
+    """Whether a turn may begin anew, and an older message than one of its own waits."""
+    older, newer = inbox.alias("older"), inbox.alias("newer")
+    waits = sa.exists().where(
+        _may_join(older, turns.c.session, turns.c.generation),
+        newer.c.turn == turns.c.id,
+        newer.c.sent_at > older.c.sent_at,
+    )
+    used = sa.exists().where(
+        tool_calls.c.session == turns.c.session, tool_calls.c.run.in_((turns.c.id, turns.c.id.concat(_CORRECTED)))
+    )
+    begins = turns.c.state.in_(("queued", "running")) & (turns.c.kind == "message") & turns.c.cancel.is_(None)
+    return begins & (turns.c.attempt == 1) & waits & ~used
+
+
+async def take_in(connection: AsyncConnection, turn_ids: Collection[str]) -> None:
+    """Have those of the turns that are overtaken answer what was said before their messages as well. What their runs
+    have stored goes: they are to begin anew.
+    """
+    overtaken = sa.select(turns.c.id, turns.c.session, turns.c.generation)
+    found = await connection.execute(overtaken.where(turns.c.id.in_(turn_ids), is_overtaken()))
+    for id_, session, generation in found.all():
+        of_run = messages.c.invocation_id.in_((id_, correction_of(id_)))
+        await connection.execute(sa.delete(messages).where(messages.c.session == session, of_run))
+        own = inbox.alias("own")
+        newest = sa.select(sa.func.max(own.c.sent_at)).where(own.c.turn == id_).scalar_subquery()
+        older = _may_join(inbox, session, generation) & (inbox.c.sent_at < newest)
+        await connection.execute(sa.update(inbox).where(older).values(turn=id_))
+
+
+def _may_join(
+    table: sa.FromClause, session: str | sa.ColumnElement[str], generation: int | sa.ColumnElement[int]
+) -> sa.ColumnElement[bool]:
+    """Whether a message waits in that life of a session, and is not there to be answered once more."""
+    here = (table.c.session == session) & (table.c.generation == generation)
+    return here & is_waiting(table) & table.c.parent.is_(None)

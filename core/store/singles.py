@@ -1,0 +1,105 @@
+"""Connections for single statements, each a transaction of its own: past SQLAlchemy, by the driver itself."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from core.store.address import ANSWER_TIMEOUT
+
+#: Seconds to wait until a connection is free.
+FREE_TIMEOUT = 30.0
+
+
+class Singles(Protocol):
+    """Runs statements in the driver's own words."""
+
+    async def ask(self, sql: str, arguments: list[Any]) -> list[tuple[Any, ...]]: ...
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """A connection that is taken from the others."""
+
+    connection: AsyncConnection
+    driver: Any
+
+    @classmethod
+    async def of(cls, engine: AsyncEngine) -> Self:
+        connection = await engine.connect()
+        return cls(connection, (await connection.get_raw_connection()).driver_connection)
+
+    async def aclose(self) -> None:
+        await self.connection.invalidate()  # who knows what it is still busy with
+        await self.connection.close()
+
+
+class SqliteSingles:
+    """A connection to SQLite that is never in a transaction for longer than a statement, so that all can use it."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._connecting = asyncio.Lock()
+        self._connection: _Connection | None = None
+
+    async def ask(self, sql: str, arguments: list[Any]) -> list[tuple[Any, ...]]:
+        connection = self._connection or await self._connect()
+        try:
+            rows: list[tuple[Any, ...]] = await connection.driver.execute_fetchall(sql, arguments)
+        except Exception:  # a query that broke off would hold on to its moment: others would see nothing newer
+            await self.aclose()
+            raise
+        return rows
+
+    async def aclose(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+    async def _connect(self) -> _Connection:
+        async with self._connecting:
+            if self._connection is None:
+                self._connection = await _Connection.of(self._engine)
+            return self._connection
+
+
+class PostgresSingles:
+    """Some connections to PostgreSQL, each for one statement at a time; the last one that was used goes first.
+
+    Args:
+        most: how many there may be.
+    """
+
+    def __init__(self, engine: AsyncEngine, most: int) -> None:
+        self._engine = engine
+        self._free: asyncio.LifoQueue[_Connection | None] = asyncio.LifoQueue()
+        for _ in range(most):
+            self._free.put_nowait(None)
+
+    async def ask(self, sql: str, arguments: list[Any]) -> list[tuple[Any, ...]]:
+        async with asyncio.timeout(FREE_TIMEOUT):
+            connection = await self._free.get()
+        try:
+            if connection is not None and connection.driver.is_closed():  # the server went away
+                await connection.aclose()
+                connection = None
+            if connection is None:
+                connection = await _Connection.of(self._engine)
+            rows: list[tuple[Any, ...]] = await connection.driver.fetch(sql, *arguments, timeout=ANSWER_TIMEOUT)
+        except BaseException:
+            broken, connection = connection, None
+            if broken is not None:
+                await broken.aclose()
+            raise
+        finally:
+            self._free.put_nowait(connection)
+        return rows
+
+    async def aclose(self) -> None:
+        for _ in range(self._free.qsize()):
+            connection = self._free.get_nowait()
+            if connection is not None:
+                await connection.aclose()

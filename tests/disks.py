@@ -1,0 +1,16 @@
+"""A disk without room."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def filled(disk: Path) -> Iterator[None]:
+    """Leave no room on it."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    yield
+    ballast.unlink()

@@ -1,0 +1,139 @@
+"""Commands in menus, options that are completed, and the app where only a person has installed it."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import discord
+import pytest
+from discord import app_commands
+
+from sandbox.discord import DiscordSandbox
+from tests.sandbox.discord.conftest import Bot, Connect, intents_of
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[DiscordSandbox]:
+    async with DiscordSandbox() as sandbox:
+        yield sandbox
+
+
+class Commanded(Bot):
+    """Has a slash command that completes what is typed, and one in the menu of messages."""
+
+    def __init__(self) -> None:
+        super().__init__(intents_of())
+        self.asked: list[discord.Interaction] = []
+
+        @self.tree.command(name="model", description="Choose")
+        async def model(interaction: discord.Interaction, name: str, how: str = "") -> None:
+            await interaction.response.send_message(name)
+
+        @model.autocomplete("name")
+        async def complete(interaction: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
+            return [app_commands.Choice(name=f"{typed}{end}", value=f"{typed}{end}") for end in ("mini", "ni")]
+
+        @self.tree.context_menu(name="Ask about this")
+        @app_commands.allowed_contexts(guilds=True, dms=True, private_channels=True)
+        @app_commands.allowed_installs(guilds=True, users=True)
+        async def ask(interaction: discord.Interaction, message: discord.Message) -> None:
+            self.asked.append(interaction)
+            await interaction.response.defer(ephemeral=True, thinking=True)
+            await interaction.edit_original_response(content=f"{message.author.name} said {message.content}")
+
+
+async def test_an_option_is_completed_while_it_is_typed(server: DiscordSandbox, connect: Connect) -> None:
+    await connect(server, bot=Commanded())
+    assert await server.complete("ada", "general", "/model", "name", "ge") == ["gemini", "geni"]
+    assert server.messages("general") == []
+    for command, option in (("/model", "how"), ("/other", "name")):
+        with pytest.raises(ValueError, match=r"does not complete|no command"):
+            await server.complete("ada", "general", command, option, "x")
+    with pytest.raises(ValueError, match="needs the option name"):
+        await server.command("ada", "general", "/model")
+
+
+async def test_a_command_in_a_menu_is_told_the_message_without_the_intent(
+    server: DiscordSandbox, connect: Connect
+) -> None:
+    bot = Commanded()
+    await connect(server, bot=bot)
+    said = await server.say("grace", "general", "a secret of mine")
+    (seen,) = await server.choose("ada", said, "Ask about this")
+    await server.wait_for(lambda: seen.text == "grace said a secret of mine")
+    assert seen.ephemeral_to == server.people["ada"]
+
+
+async def test_an_interaction_tells_languages_and_what_the_person_may_do(
+    server: DiscordSandbox, connect: Connect
+) -> None:
+    bot = Commanded()
+    server.locale = "ko"
+    server.set_locale("ada", "fr")
+    server.deny("ada", "send_messages")
+    await connect(server, bot=bot)
+    await server.choose("ada", await server.say("ada", "general", "this"), "Ask about this")
+    (asked,) = bot.asked
+    assert (asked.locale, asked.guild_locale) == (discord.Locale.french, discord.Locale.korean)
+    assert not asked.permissions.send_messages
+    assert asked.permissions.view_channel
+    assert asked.app_permissions.send_messages
+
+
+@pytest.mark.parametrize("where", ["group", "abroad"])
+async def test_where_a_person_has_installed_it_the_app_has_its_interactions_and_nothing_else(
+    server: DiscordSandbox, connect: Connect, where: str
+) -> None:
+    bot = Commanded()
+    await connect(server, bot=bot)
+    place = server.open_group("us", "ada", "grace") if where == "group" else server.add_abroad("there", "ada", "grace")
+    (seen,) = await server.choose("ada", await server.say("grace", place, "hello"), "Ask about this")
+    await server.wait_for(lambda: seen.text == "grace said hello")
+    (asked,) = bot.asked
+    assert asked.is_user_integration()
+    assert not asked.is_guild_integration()
+    assert (asked.guild_id is None) == (where == "group")
+    assert not asked.app_permissions.send_messages
+    for number in range(5):
+        await asked.followup.send(str(number), ephemeral=True)
+    with pytest.raises(discord.HTTPException) as refused:
+        await asked.followup.send("6", ephemeral=True)
+    assert refused.value.code == 40094
+    with pytest.raises(discord.Forbidden) as hidden:
+        await bot.fetch_channel(int(place.id))
+    assert hidden.value.code == 50001
+    with pytest.raises(ValueError, match="no command"):
+        await server.command("ada", place, "/model", name="x")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"name": "this", "type": 3, "description": "menus show none"},
+        {"name": "x" * 33, "type": 3},
+        {"name": "a", "type": 1, "description": "x", "options": [{"name": "A", "description": "x", "type": 3}]},
+        {"name": "a", "type": 1, "description": "x", "options": [{"name": "a", "description": "", "type": 3}]},
+        {
+            "name": "a",
+            "type": 1,
+            "description": "x",
+            "options": [
+                {"name": "a", "description": "x", "type": 3},
+                {"name": "b", "description": "x", "type": 3, "required": True},
+            ],
+        },
+    ],
+)
+async def test_what_discord_would_not_take_is_refused(server: DiscordSandbox, connect: Connect, command: Any) -> None:
+    bot = await connect(server)
+    with pytest.raises(discord.HTTPException) as refused:
+        await bot.http.bulk_upsert_global_commands(bot.application_id or 0, [command])
+    assert refused.value.code == 50035
+
+
+async def test_only_so_many_commands_are_taken_in_menus(server: DiscordSandbox, connect: Connect) -> None:
+    bot = await connect(server)
+    menus: list[Any] = [{"name": f"menu {number}", "type": 3} for number in range(16)]
+    with pytest.raises(discord.HTTPException):
+        await bot.http.bulk_upsert_global_commands(bot.application_id or 0, menus)
+    await bot.http.bulk_upsert_global_commands(bot.application_id or 0, menus[:15])
+    assert len(server.commands) == 15
