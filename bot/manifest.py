@@ -6,6 +6,9 @@ from enum import StrEnum
 from bot.settings import Settings
 from channels.slack.manifest import manifest as slack_manifest
 
+#: Stands in a manifest for the address of the bot's HTTP server, which only its operator knows.
+YOUR_ADDRESS = "https://your-bot.example.com"
+
 
 class Platform(StrEnum):
     """Those that ask for one."""
@@ -17,4 +20,5 @@ def manifest(platform: Platform, settings: Settings) -> str:
     """What to paste, or to open, where an app is made or invited."""
     match platform:
         case Platform.SLACK:
-            return json.dumps(slack_manifest(prompts=settings.prompts), indent=2)
+            address = YOUR_ADDRESS if settings.slack_mode == "http" else ""
+            return json.dumps(slack_manifest(prompts=settings.prompts, address=address), indent=2)

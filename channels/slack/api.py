@@ -1,7 +1,7 @@
 """Slack's Web API: its calls, and what its refusals mean."""
 
-from copy import copy
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from copy import copy
 from typing import Any
 
 import aiohttp
@@ -182,7 +182,6 @@ class SlackApi:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise PassingError(type(error).__name__) from error
         return dict(answer.data) if isinstance(answer.data, dict) else {}
-
 
     async def _headers(self, method: str) -> dict[str, str]:
         """What a call of this workspace is made with, if the client does not know that by itself."""

@@ -1,6 +1,7 @@
 """HTTP mode: what Slack tells comes as requests, which say by their signature that they are Slack's.
 
-Slack: docs.slack.dev/apis/events-api/using-http-request-urls and docs.slack.dev/authentication/verifying-requests-from-slack.
+Slack: docs.slack.dev/apis/events-api/using-http-request-urls and
+docs.slack.dev/authentication/verifying-requests-from-slack.
 """
 
 import asyncio
@@ -74,7 +75,7 @@ class Requests:
             await asyncio.wait(self._under_way, timeout=CLOSE_SECONDS)
 
     async def _take(self, request: web.Request) -> web.Response:
-        """Answer a request of Slack's in time; what is not done by then is done all the same, and Slack brings it again.
+        """Answer a request in time. What is not done by then is done all the same, and Slack brings it again.
 
         What is brought again (`x-slack-retry-num`) is kept once, by where and when it was said.
         """

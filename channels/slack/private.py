@@ -61,8 +61,11 @@ class Visitor:
 
 
 def team_of_deed(body: Mapping[str, Any]) -> str:
-    """The workspace in which somebody does something. Slack: none is named for an app of a whole organisation."""
-    return str((body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
+    """The workspace in which somebody does something. Slack: none is named for an app of a whole organisation. Who
+    presses a button in a channel that is shared may be of another workspace than the app, whose message tells its own.
+    """
+    said = (body.get("message") or {}).get("team") if body.get("type") == "block_actions" else None
+    return str(said or (body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
 
 
 class Private:

@@ -52,16 +52,23 @@ class Workspaces:
             StoreError: the token cannot be kept.
         """
         remember(token)
-        await self._vault.put(_name(team), {**about, "token": token})
+        await self._vault.put(_name(team), {**about, "token": token, "at": time.time()})
         self._known[team] = Installed(token, time.monotonic())
 
-    async def remove(self, team: str) -> None:
-        """The app was uninstalled, or its token revoked.
+    async def remove(self, team: str, since: float) -> None:
+        """The app was uninstalled then (seconds since the epoch), or its token revoked. What was installed since stays.
 
         Raises:
             StoreError: the token cannot be deleted.
         """
+        try:
+            kept = await self._vault.get(_name(team))
+        except SettingsError:  # who cannot read it can delete it
+            kept = None
+        if kept is not None and since < kept["at"]:
+            return
         await self._vault.remove(_name(team))
+        log.info("workspace %s is served no more: the app was uninstalled there", team)
         self._known[team] = Installed(None, time.monotonic())
 
     async def has(self, team: str) -> bool:

@@ -1,8 +1,8 @@
 """The request URL: what an app is told by HTTP, where it has no Socket Mode.
 
-Slack: docs.slack.dev/apis/events-api/using-http-request-urls and docs.slack.dev/authentication/verifying-requests-from-slack.
-An event that is not answered with a 2xx within 3 seconds is sent again: at once, after a minute and after five. A slash
-command or a press is sent once.
+Slack: docs.slack.dev/apis/events-api/using-http-request-urls and
+docs.slack.dev/authentication/verifying-requests-from-slack. An event that is not answered with a
+2xx within 3 seconds is sent again: at once, after a minute and after five. A slash command or a press is sent once.
 """
 
 import asyncio
@@ -98,7 +98,8 @@ class RequestUrl:
         """Send it until it is acknowledged, or was sent often enough."""
         while True:
             await asyncio.sleep(after)
-            if not (delivery.reason := await self._send(delivery)):
+            delivery.reason = await self._send(delivery)
+            if not delivery.reason:
                 return
             if delivery.type != "events_api" or delivery.attempt >= len(RETRY_AFTER):
                 return

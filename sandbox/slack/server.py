@@ -51,6 +51,7 @@ class SlackSandbox(Hands):
         subscriptions: the events that the app has asked for.
         calls: each call of the Web API, as it came.
         envelopes: each sending of an envelope, redeliveries included; with another workspace `beside` it, of both.
+        socket_mode: whether the app has it; if not, it is told at its request URL, once that is verified.
         signing_secret: what requests to the app's request URL are signed with.
         faults: what is to go wrong.
     """
@@ -83,10 +84,11 @@ class SlackSandbox(Hands):
         self.faults = Faults()
         self.scopes = set(SCOPES)
         self.subscriptions = set(SUBSCRIPTIONS)
+        self.socket_mode = True
         self._offered = None
         self.bot_token = f"xoxb-{token_hex(12)}"
-        self.app_token = f"xapp-1-{app_id}-{token_hex(12)}" if beside is None else beside.app_token
-        self.signing_secret = token_hex(16) if beside is None else beside.signing_secret
+        self.app_token: str = f"xapp-1-{app_id}-{token_hex(12)}" if beside is None else beside.app_token
+        self.signing_secret: str = token_hex(16) if beside is None else beside.signing_secret
         self.api_url = ""
         self.calls = self._journal.calls
         self.envelopes = (beside or self)._journal.envelopes
@@ -114,7 +116,9 @@ class SlackSandbox(Hands):
             subscriptions=self.subscriptions,
             token=verification,
         )
-        api = self._api = WebApi(self._workspace, payloads, self.scopes, bot_token=self.bot_token, app_token=self.app_token)
+        api = self._api = WebApi(
+            self._workspace, payloads, self.scopes, bot_token=self.bot_token, app_token=self.app_token
+        )
         self._views = Views(api, speed=speed)
         self._agents = Agents(api, self.subscriptions)
         self._commands = Commands(self._workspace, self._wire, self._views, token=verification, speed=speed)
@@ -128,19 +132,11 @@ class SlackSandbox(Hands):
         api.add("apps.connections.open", self._open_connection, tokens=("app",))
         limits = RateLimits(speed) if rate_limits else None
         self._door = Door(self._journal, self.faults, limits, api, self._commands)
-        app = web.Application(client_max_size=8 * 2**20)
-        app.router.add_post("/api/oauth.v2.access", self.oauth.access)
-        app.router.add_route("*", "/api/{method}", self._call)
-        app.router.add_post("/commands/{key:.+}", self._door.respond)
-        app.router.add_post("/upload/v1/{key}", self._files.receive)
-        app.router.add_get("/files-pri/{team}-{file}/{path:.*}", self._files.send)
-        app.router.add_get("/link", self._sockets.handle)
-        self._runner = web.AppRunner(app, shutdown_timeout=1)
-
-        for name, real_name in _PEOPLE.items():
-            self.add_user(name, real_name)
-        for name in _CHANNELS:
-            self.add_channel(name)
+        self._runner = self._server()
+        for person, real_name in _PEOPLE.items():
+            self.add_user(person, real_name)
+        for place in _CHANNELS:
+            self.add_channel(place)
 
     async def __aenter__(self) -> "SlackSandbox":
         await self._runner.setup()
@@ -167,6 +163,16 @@ class SlackSandbox(Hands):
         else:
             self._beside._guests.remove(self)
         await self._runner.cleanup()
+
+    def _server(self) -> web.AppRunner:
+        app = web.Application(client_max_size=8 * 2**20)
+        app.router.add_post("/api/oauth.v2.access", self.oauth.access)
+        app.router.add_route("*", "/api/{method}", self._call)
+        app.router.add_post("/commands/{key:.+}", self._door.respond)
+        app.router.add_post("/upload/v1/{key}", self._files.receive)
+        app.router.add_get("/files-pri/{team}-{file}/{path:.*}", self._files.send)
+        app.router.add_get("/link", self._sockets.handle)
+        return web.AppRunner(app, shutdown_timeout=1)
 
     # The workspace
 
@@ -197,6 +203,7 @@ class SlackSandbox(Hands):
         self.scopes.update(manifest["oauth_config"]["scopes"]["bot"])
         self.subscriptions.clear()
         self.subscriptions.update(manifest["settings"]["event_subscriptions"]["bot_events"])
+        self.socket_mode = manifest["settings"]["socket_mode_enabled"]
         features = manifest["features"]
         shortcuts = {shortcut["callback_id"] for shortcut in features.get("shortcuts", ())}
         self._offered = frozenset(shortcuts | {command["command"] for command in features.get("slash_commands", ())})
