@@ -19,7 +19,7 @@ async def serving(port: int, routes: Iterable[web.AbstractRouteDef]) -> AsyncIte
     """Serve `routes`, on all addresses of the machine, for as long as this is entered; without any, nothing listens.
 
     Args:
-        port: where to listen; 0 for any that is free.
+        port: where to listen; 0 for any that is free, and for this machine alone.
 
     Yields:
         The port.
@@ -37,7 +37,7 @@ async def serving(port: int, routes: Iterable[web.AbstractRouteDef]) -> AsyncIte
     await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, port=port).start()
+            await web.TCPSite(runner, None if port else "127.0.0.1", port).start()
         except OSError as error:
             raise SettingsError(f"PORT={port}: nobody can listen there ({error.strerror})") from error
         yield int(runner.addresses[0][1])

@@ -103,6 +103,7 @@ class Installing:
             client_secret=client_secret,
             scopes=sorted(SCOPES),
             install_path=INSTALL_PATH,
+            install_page_rendering_enabled=False,  # who opens it is sent to Slack's own page
             redirect_uri_path=REDIRECT_PATH,
             authorization_url=client.base_url.removesuffix("api/") + "oauth/v2/authorize",
             installation_store=InstallationStore(workspaces),

@@ -52,11 +52,11 @@ class Workspaces:
             StoreError: the token cannot be kept.
         """
         remember(token)
-        await self._vault.put(_name(team), {**about, "token": token, "at": time.time()})
+        await self._vault.put(_name(team), {**about, "token": token, "at": int(time.time())})
         self._known[team] = Installed(token, time.monotonic())
 
     async def remove(self, team: str, since: float) -> None:
-        """The app was uninstalled then (seconds since the epoch), or its token revoked. What was installed since stays.
+        """The app was uninstalled then (seconds since the epoch), or its token revoked. What was installed since stays; Slack tells of whole seconds.
 
         Raises:
             StoreError: the token cannot be deleted.
