@@ -56,7 +56,8 @@ class Workspaces:
         self._known[team] = Installed(token, time.monotonic())
 
     async def remove(self, team: str, since: float) -> None:
-        """The app was uninstalled then (seconds since the epoch), or its token revoked. What was installed since stays; Slack tells of whole seconds.
+        """The app was uninstalled then (whole seconds since the epoch), or its token revoked. What was installed since
+        stays.
 
         Raises:
             StoreError: the token cannot be deleted.

@@ -99,6 +99,7 @@ class RequestUrl:
         while True:
             await asyncio.sleep(after)
             delivery.reason = await self._send(delivery)
+            self._journal.tick()
             if not delivery.reason:
                 return
             if delivery.type != "events_api" or delivery.attempt >= len(RETRY_AFTER):
@@ -127,7 +128,6 @@ class RequestUrl:
             envelope.response = json.loads(said) if said else None
         envelope.acknowledged_at = time.monotonic()
         delivery.acknowledged.set()
-        self._journal.tick()
         return ""
 
     async def _post(

@@ -35,7 +35,7 @@ async def other(slack: SlackSandbox) -> AsyncIterator[SlackSandbox]:
 @asynccontextmanager
 async def serving_all(slack: SlackSandbox, tmp_path: Path, **more: Any) -> AsyncIterator[Bot]:
     """A bot that may be installed in any workspace, and is in none yet."""
-    keys = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
+    keys: dict[str, Any] = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
     async with running(slack, tmp_path, echo, bot_token="", **keys, **more) as bot:
         yield bot
 
