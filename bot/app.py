@@ -14,6 +14,7 @@ from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels import words
 from channels.answer import Answerer
 from channels.channel import Channel
+from channels.context import Context
 from channels.desk import Desk
 from channels.discord.channel import DiscordChannel
 from channels.slack.channel import SlackChannel
@@ -126,10 +127,12 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             turns,
             channels,
             conversations,
+            Context(database, counter.count, most=settings.context_tokens),
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
             extras=frozenset(settings.reply_buttons),
+            allowance=settings.allowance,
         )
         desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, settings.follow)
         places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()

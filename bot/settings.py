@@ -10,7 +10,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from channels.attachments import Allowance
 from channels.buttons import Extra
+from channels.context import TOKENS
 from channels.discord.login import DISCORD_API, DiscordSettings, Sessions
 from channels.gaps import Bounds
 from channels.slack.hearing import Direct
@@ -83,6 +85,10 @@ class Settings(BaseSettings):
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
+    context_tokens: int = Field(default=TOKENS, ge=0)
+
+    file_max_mb: int = Field(default=10, ge=0)
+    files_max: int = Field(default=5, ge=0)
 
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
@@ -307,6 +313,10 @@ class Settings(BaseSettings):
             silent=self.discord_silent,
             ping_after=self.discord_ping_after,
         )
+
+    @property
+    def allowance(self) -> Allowance:
+        return Allowance(most_bytes=self.file_max_mb * 2**20, most_files=self.files_max)
 
     @property
     def catch_up(self) -> Bounds:

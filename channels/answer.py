@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import asdict
 
+from google.genai.types import Part
+
 from channels import words
+from channels.attachments import ALLOWANCE, Allowance, Attachments
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, Priority, Surface
+from channels.context import Context
 from channels.reply import MOST_MESSAGES, Keep, Reply
 from channels.words import Words
 from core import turns
@@ -45,6 +49,7 @@ class Answerer:
         most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
         most_attempts: how often a turn is begun whose worker does not live to its end.
         extras: what may be pressed under an answer.
+        allowance: what is read of the files that come with messages.
     """
 
     def __init__(
@@ -53,11 +58,13 @@ class Answerer:
         turns: Turns,
         channels: Mapping[str, Channel],
         conversations: Conversations,
+        context: Context,
         *,
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
         most_attempts: int = MOST_ATTEMPTS,
         extras: Set[Extra] = EXTRAS,
+        allowance: Allowance = ALLOWANCE,
     ) -> None:
         self._runtime = runtime
         self._turns = turns
@@ -66,7 +73,9 @@ class Answerer:
         self._most_messages = most_messages
         self._most_attempts = most_attempts
         self._extras = extras
+        self._attachments = Attachments(allowance)
         self._conversations = conversations
+        self._context = context
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
@@ -219,14 +228,20 @@ class Answerer:
     async def _say(self, turn: Turn, reply: Reply, tools: "_Tools") -> Usage:
         channel = self._channel(turn.inbound)
         heard = [await channel.read(message) for message in turn.messages]
+        files: Sequence[Part] = ()
+        if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
+            takes = self._runtime.takes(turn.model)
+            heard, files = await self._attachments.read(channel, turn.messages, heard, takes)
         events = self._runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text="\n\n".join(said.text for said in heard),
+            text=await self._context.joined(turn, channel, heard),
+            media=files,
             speaker=heard[-1].speaker,
             model=turn.model,
             run_id=turn.origin,
             generation=turn.generation,
+            fence=self._turns.fence(turn),
         )
         async with aclosing(events):
             async for event in events:

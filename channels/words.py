@@ -98,7 +98,9 @@ EXPORT_DOES = "give what was said in this conversation as a file"
 MUTE_DOES = "keep quiet in this conversation unless somebody calls me by name"
 LISTEN_DOES = "listen again to what follows on my answers"
 HELP_DOES = "tell all this"
+MODEL_NAME = "the model to be chosen"
 ASK_DOES = "ask me something"
+ASK_WHAT = "the question"
 ASK_ABOUT = "Ask about this"
 
 _LOCALES = Path(__file__).with_name("locales")

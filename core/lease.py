@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,8 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.errors import StoreError
 from core.secrets import traced
 from core.store.database import Database
-from core.store.schema import turns, workers
-from core.store.statement import Statement
+from core.store.schema import workers
 
 log = logging.getLogger(__name__)
 
@@ -89,20 +87,3 @@ class Lease:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def writes_own(
-    states: Collection[str], *columns: str, only: Sequence[sa.ColumnElement[bool]] = (), **values: Any
-) -> Statement:
-    """Writes these columns of a turn that is in one of the states, and one's own: of the worker and the attempt that it
-    is run with. Of any other it writes nothing.
-    """
-    ours = (
-        turns.c.id == sa.bindparam("the_turn", type_=sa.Text),
-        turns.c.owner == sa.bindparam("the_worker", type_=sa.Text),
-        turns.c.attempt == sa.bindparam("the_attempt", type_=sa.Integer),
-        sa.or_(*(turns.c.state == state for state in sorted(states))),
-        *only,
-    )
-    new = {name: sa.bindparam(f"new_{name}", type_=turns.c[name].type) for name in columns}
-    return Statement(lambda _dialect: sa.update(turns).where(*ours).values(**new, **values).returning(turns.c.id))

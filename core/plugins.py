@@ -109,6 +109,7 @@ class GuardPlugin(BasePlugin):
             id=tool_context.function_call_id or tool.name,
             tool=tool.name,
             arguments=tool_args,
+            fence=session.fence,
         )
 
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 LIMITS = Limits(chunk_size=1_900, measure=size, reserve=STATUS_RESERVE, dialect=DiscordMarkdown())
 
 #: Discord: Unknown Message, and Unknown Channel with all that was in it.
-_DELETED = {"10008", "10003"}
+DELETED = {"10008", "10003"}
 
 #: What is said of Missing Access, Missing Permissions, and a thread that is locked.
 _WORDS = {"50001": words.FORBIDDEN, "50013": words.FORBIDDEN, THREAD_LOCKED: words.LOCKED}
@@ -36,7 +36,8 @@ class DiscordSurface(MessageSurface):
 
     Args:
         address: `channel` and `message` that is answered, and its `author`, who else is told nothing; and its `root`,
-            the channel in which it stands, if a thread was begun from it for the answer.
+            the channel in which it stands, if a thread was begun from it for the answer. What was asked by a command is
+            `shown` by a message of the bot's.
         ping_after: after how many seconds the author is told that the answer is there; 0 for never.
     """
 
@@ -52,6 +53,7 @@ class DiscordSurface(MessageSurface):
         self._author = int(address.get("author", 0))
         self._say = words.of(address.get("locale", ""))
         self._opens = "root" in address
+        self._is_theirs = not (self._opens or "shown" in address)
         is_told = ping_after and self._author
         self._ping_at = asyncio.get_running_loop().time() + ping_after if is_told else math.inf
         self._is_told = False
@@ -125,7 +127,7 @@ class DiscordSurface(MessageSurface):
             raise
         if shown and plan.priority in LAST_WORDS and asyncio.get_running_loop().time() >= self._ping_at:
             self._ping_at = math.inf
-            question = None if self._opens else self._question
+            question = self._question if self._is_theirs else None
             try:
                 await self._api.ping(self._channel, question, self._author, self._say(words.READY))
             except SurfaceError as error:
@@ -146,7 +148,7 @@ class DiscordSurface(MessageSurface):
         try:
             await self._opened(lambda: self._api.attach(self._channel, int(file_id), None))
         except RefusedError as refusal:
-            if refusal.code not in _DELETED:
+            if refusal.code not in DELETED:
                 raise
 
     async def _opened(self, edit: Callable[[], Awaitable[T]]) -> T:
@@ -184,7 +186,7 @@ class DiscordSurface(MessageSurface):
         try:
             await self._api.delete(self._channel, int(message_id))
         except RefusedError as refusal:
-            if refusal.code not in _DELETED:
+            if refusal.code not in DELETED:
                 raise
 
     async def _own(self) -> dict[int, str]:

@@ -69,20 +69,27 @@ class SlackApi:
         """Whether there may be several workspaces: what is refused in one says nothing of the others."""
         return self._workspaces is not None
 
-    async def reach(self) -> None:
-        """See whether the app is installed in this workspace.
+    async def token(self) -> str:
+        """What the app shows to Slack in this workspace.
 
         Raises:
-            SurfaceError: it is not, or nobody can tell.
+            SurfaceError: it is not installed there, or nobody can tell.
         """
+        if self._workspaces is None:
+            return self._client.token or ""
         try:
-            await self._headers("reach")
+            return await self._workspaces.token(self._team, "token")
         except PassingError as error:
             raise SurfaceError(f"the workspace {self._team} cannot be looked up: {error}") from error
 
     @property
     def pacer(self) -> Pacer:
         return self._caller.pacer
+
+    @property
+    def address(self) -> str:
+        """Where Slack is."""
+        return self._client.base_url
 
     def budget(self, key: Hashable, window: Window) -> Budget:
         return self._caller.budget(key, window)

@@ -12,19 +12,23 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
 from channels import words
-from channels.channel import Heard
+from channels.channel import Around, Heard
 from channels.desk import Desk
+from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from channels.slack import events
 from channels.slack.admission import Admission
 from channels.slack.api import SlackApi
+from channels.slack.around import Surroundings
 from channels.slack.blocks import pressed
 from channels.slack.commands import COMMANDS, PICK, SlashCommands, asking
+from channels.slack.downloads import Downloads
 from channels.slack.hearing import NAME, Change, changed, hear, session_id, team_of
 from channels.slack.history import History
 from channels.slack.http import Requests
 from channels.slack.login import SlackSettings, client, verify
+from channels.slack.names import Names
 from channels.slack.oauth import Installing
 from channels.slack.people import People
 from channels.slack.private import Private, Visitor
@@ -36,10 +40,11 @@ from channels.slack.shortcuts import ASKED, Shortcuts
 from channels.slack.socket import PING_INTERVAL, Sockets
 from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
-from channels.slack.text import to_words, users_named
+from channels.slack.text import to_words
 from channels.slack.workspaces import Workspaces
+from core.background import Background
 from core.errors import SettingsError
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.places import Places
 from core.secrets import traced
 from core.shares import Uses
@@ -77,6 +82,9 @@ class SlackChannel:
         self._admission = Admission(self._workspaces, external=settings.external)
         self._api = SlackApi(self._client, workspaces=self._workspaces)
         self._people = People(self._api)
+        self._downloads = Downloads(self._api)
+        self._names = Names(self._api, self._people)
+        self._surroundings = Surroundings(self._api, self._names)
         self._receipts = receipts(self._api)
         self._settings = settings
         self._sessions = Sessions(self._api)
@@ -93,7 +101,7 @@ class SlackChannel:
         self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots, external=settings.external)
         look = History(self._api, self._hear).look
         self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=False)
-        self._private = Private(self._api)
+        self._private = Private(self._api, self.surface)
         commands, take = self._intake.commands, self._gaps.hear
         self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
         self._shortcuts = Shortcuts(
@@ -160,12 +168,19 @@ class SlackChannel:
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words; in a channel, where several may speak, the speaker's name comes first."""
-        await self._api.at(str(inbound.address["team"])).reach()
-        users = {*([] if inbound.is_bot else [inbound.author]), *users_named(inbound.text)}
-        names = await self._people.names(str(inbound.address["team"]), users)
+        team = str(inbound.address["team"])
+        await self._api.at(team).token()  # where the app was uninstalled, no model is asked
+        users = [] if inbound.is_bot else [inbound.author]
+        names = await self._names.of(team, [inbound.text], users)
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         return Heard.of(to_words(inbound.text, names), names[inbound.author], inbound.attachments, alone=is_direct)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        return await self._downloads.fetch(str(inbound.address["team"]), file, check)
+
+    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        return await self._surroundings.look(messages, behind)
 
     async def _dispatch(
         self,
@@ -264,7 +279,7 @@ class SlackChannel:
         said = await self._intake.commands.attempt("stop", "", asker)
         if not said.is_seen:
             self._intake.run(self._private.whisper(visitor, said.text), name="stop")
-        if not (await self._desk.conversations.status(session)).is_running:
+        if root and not (await self._desk.conversations.status(session)).is_running:
             self._sessions.rests(asker.address)
 
     async def _take(self, call: Call) -> None:

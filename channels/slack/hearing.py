@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from channels.intake import Call
+from channels.slack.said import passed_on, said
 from channels.slack.text import titled, users_named, without_mention
 from core.inbound import BOT, Attachment, Inbound, storable
 
@@ -54,15 +55,15 @@ def hear(
     if not external and is_from_outside(body):
         return None
     channel, ts = str(event["channel"]), str(event["ts"])
-    said = event.get("text") or ""
+    words, shared = said({**event, "files": ()}), passed_on(event)
     is_direct = event.get("channel_type") == "im" or channel.startswith("D")
-    is_mentioned = event["type"] == "app_mention" or bot_user_id in users_named(said)
+    is_mentioned = event["type"] == "app_mention" or bot_user_id in users_named(words)
     is_called = is_mentioned or (is_direct and not bot_id)
     if not is_called and (bot_id or not event.get("thread_ts")):
         return None
     team = team_of(body)
     root = event.get("thread_ts") or ("" if channel.startswith("D") and direct == "single" else ts)
-    title = titled(without_mention(said, bot_user_id))
+    title = titled(without_mention(words, bot_user_id))
     inbound = Inbound(
         event_key=event_key(team, channel, ts),
         session_id=session_id(team, channel, root, direct),
@@ -77,10 +78,11 @@ def hear(
             "user_team": event.get("user_team") or event.get("team") or team,
             "bot": bot_user_id,
             **({"title": title} if title else {}),
-            **({"name": _name_of(event, bot_id)} if bot_id else {}),
+            **({"name": name_of(event, bot_id)} if bot_id else {}),
+            **({"passed_on": shared} if shared else {}),
         },
         author=f"{BOT}{bot_id}" if bot_id else user,
-        text=storable(without_mention(said, bot_user_id)),
+        text=storable(without_mention(words, bot_user_id)),
         sent_at=float(ts),
         attachments=tuple(map(attachment, event.get("files") or ())),
     )
@@ -95,7 +97,12 @@ def _is_spoken(event: Mapping[str, Any], *, is_bot: bool) -> bool:
     return bool(has_place) and event.get("subtype") in (_SPOKEN | {"bot_message"} if is_bot else _SPOKEN)
 
 
-def _name_of(event: Mapping[str, Any], bot_id: str) -> str:
+def is_written(message: Mapping[str, Any]) -> bool:
+    """Whether somebody says something in a message as Slack keeps it, and not Slack itself."""
+    return message.get("subtype") in _SPOKEN | {"bot_message", "me_message"}
+
+
+def name_of(event: Mapping[str, Any], bot_id: str) -> str:
     """What a bot calls itself."""
     return str(event.get("username") or (event.get("bot_profile") or {}).get("name") or bot_id)
 

@@ -269,6 +269,14 @@ class SlackSurface(MessageSurface):
         await record(file_id)
         return await self._share(file, file_id)
 
+    async def hand(self, file: File) -> None:
+        """Show a file that belongs to no reply.
+
+        Raises:
+            SurfaceError: it cannot be shown.
+        """
+        await self._share(file, await self._files.send(file))
+
     async def _share(self, file: File, file_id: str) -> None:
         """Show a file, unless it is shown already."""
 

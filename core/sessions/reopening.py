@@ -24,6 +24,12 @@ def correction_of(run_id: str) -> str:
     return f"{run_id}.2"
 
 
+async def is_stored(connection: AsyncConnection, session_id: str, invocation_id: str) -> bool:
+    """Whether a run has stored the user's message that it begins with."""
+    here = (messages.c.session == session_id) & (messages.c.invocation_id == invocation_id)
+    return bool((await connection.execute(sa.select(sa.exists().where(here, messages.c.role == "user")))).scalar())
+
+
 async def reopen(connection: AsyncConnection, session_id: str, invocation_id: str) -> None:
     """Bring to the end of a session's history what a run has stored and goes on from: the user's message, the calls of
     tools and their answers, how far its agents have come. What an agent has said that had not ended goes, for it is

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import DamagedSessionError, StoreError
+from core.fence import Fence
 from core.sessions import scopes
 from core.sessions.appending import Appender
 from core.sessions.history import is_user_message, sendable
@@ -38,10 +39,19 @@ class StoredSession(Session):
 
     _generation: int = PrivateAttr(default=0)
     _created_at: float = PrivateAttr(default=0.0)
+    _fence: Fence | None = PrivateAttr(default=None)
 
     @property
     def generation(self) -> int:
         return self._generation
+
+    @property
+    def fence(self) -> Fence | None:
+        """The turn that it was loaded for: what is appended belongs to that one's run as well."""
+        return self._fence
+
+    def keep_to(self, fence: Fence | None) -> None:
+        self._fence = fence
 
 
 class SessionService(BaseSessionService):
@@ -156,6 +166,7 @@ class SessionService(BaseSessionService):
         Raises:
             SessionNotFoundError: the session was deleted.
             SessionResetError: the session was reset after it was loaded; nothing is stored.
+            TurnLostError: the turn that it was loaded for is another worker's; nothing is stored.
             DamagedSessionError: what is stored of it cannot be read, and would have to be.
         """
         if event.partial:
@@ -165,7 +176,13 @@ class SessionService(BaseSessionService):
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         appender = Appender(
-            self._database, session.app_name, session.user_id, session.id, session.generation, session._created_at
+            self._database,
+            session.app_name,
+            session.user_id,
+            session.id,
+            session.generation,
+            session._created_at,
+            session.fence,
         )
         if is_state_only(event):
             await self._persist(partial(appender.change_state, event), session.id)

@@ -6,7 +6,9 @@ Discord: docs.discord.com/developers/resources, and github.com/discord/discord-a
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
+from time import time
 from typing import Any
+from urllib.parse import quote
 
 from sandbox.discord.guild import EPOCH, REPLY, THREAD_STARTER, Attachment, Channel, Guild, Message, User
 from sandbox.discord.permissions import FLAGS, PERMISSIONS, bits
@@ -27,13 +29,19 @@ def created(snowflake: str) -> str:
 
 
 class Payloads:
-    """What is told of the server; `address` is where files are served, once it is known."""
+    """What is told of the server.
+
+    Attributes:
+        address: where files are served, once it is known.
+        file_seconds: for how long the address of a file is good that is told from now on.
+    """
 
     def __init__(self, guild: Guild, permissions: set[str], privileged: set[str]) -> None:
         self._guild = guild
         self._permissions = permissions
         self._privileged = privileged
         self.address = "http://127.0.0.1"
+        self.file_seconds = 86_400
 
     # People
 
@@ -295,7 +303,9 @@ class Payloads:
         return about
 
     def attachment(self, channel: Channel, file: Attachment) -> Json:
-        url = f"{self.address}/attachments/{channel.id}/{file.id}/{file.name}"
+        now = int(time())  # Discord: an address is signed, and expires
+        signed = f"ex={now + self.file_seconds:x}&is={now:x}&hm={file.id}"
+        url = f"{self.address}/attachments/{channel.id}/{file.id}/{quote(file.name)}?{signed}&"
         about: Json = {
             "id": file.id,
             "filename": file.name,

@@ -49,7 +49,7 @@ class Payloads:
                 "bot_id": None,
                 "bot_profile": None,
                 "upload": False,
-                "files": [self.file(message, file) for file in message.files],
+                "files": [self._told(message, file) for file in message.files],
             }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -100,6 +100,12 @@ class Payloads:
                 told.append({**block, "block_id": block.get("block_id") or block_id(f"{message.ts}/{index}")})
         return told
 
+    def _told(self, message: Message, file: File) -> dict[str, Any]:
+        """Slack: of a file from another organisation, one has to ask."""
+        if file.is_foreign:
+            return {"id": file.id, "mode": "file_access", "file_access": "check_file_info"}
+        return self.file(message, file)
+
     def file(self, message: Message, file: File) -> dict[str, Any]:
         created = int(float(message.ts))
         extension = file.name.rpartition(".")[2].lower()
@@ -119,6 +125,7 @@ class Payloads:
             "is_external": False,
             "is_public": not message.channel.private,
             "public_url_shared": False,
+            **({"alt_txt": file.alt} if file.alt else {}),
             "url_private": f"{self.files_url}{file.id}/{quote(file.name)}",
             "url_private_download": f"{self.files_url}{file.id}/download/{quote(file.name)}",
         }

@@ -33,10 +33,19 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class File:
+    """Attributes:
+    alt: what it shows, in words.
+    is_foreign: whether it comes from another organisation, so that of its message one is told but its id.
+    moved_to: where who fetches it is sent.
+    """
+
     id: str
     name: str
     data: bytes = b""
     title: str = ""
+    alt: str = ""
+    is_foreign: bool = False
+    moved_to: str = ""
 
 
 @dataclass(eq=False, slots=True)

@@ -44,6 +44,14 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
         ),
         ({"SLACK_STREAMING": "fast"}, ["SLACK_STREAMING: Input should be 'auto', 'native' or 'edit'"]),
         ({"DISCORD_GUILDS": "My Server"}, ["DISCORD_GUILDS: it must be ids of servers", "Copy Server ID"]),
+        (
+            {"DISCORD_FREE_CHANNELS": "#general", "DISCORD_CHANNEL_SESSIONS": "mine", "DISCORD_PING_AFTER": "-1"},
+            [
+                "DISCORD_FREE_CHANNELS: it must be ids of channels",
+                "DISCORD_CHANNEL_SESSIONS: Input should be 'shared' or 'user'",
+                "DISCORD_PING_AFTER: Input should be greater than or equal to 0",
+            ],
+        ),
         ({"DATABASE_URL": "postgresql://u:hidden@h:port/db"}, ["DATABASE_URL: it is not a URL"]),
         ({"DATABASE_CONNECTIONS": "2"}, ["DATABASE_CONNECTIONS: Input should be greater than or equal to 3"]),
         ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
@@ -75,6 +83,8 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
         "DISCORD_BOT_TOKEN": " a.b.c\n",
         "DISCORD_API_URL": "https://discord.example/api/v10/ ",
         "DISCORD_GUILDS": " 1, 2 ,",
+        "DISCORD_FREE_CHANNELS": "3 ,4",
+        "DISCORD_AUTO_THREAD": "1",
         "MODEL": " openai/m ",
         "MODELS": " openai/n, anthropic/o ,",
     }
@@ -86,6 +96,7 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
     assert (settings.slack.bot_token, settings.slack.app_token) == ("xoxb-1", "xapp-1")
     assert settings.slack.streaming == "native"
     assert (settings.discord.bot_token, settings.discord.guilds) == ("a.b.c", frozenset({1, 2}))
+    assert (settings.discord.free_channels, settings.discord.auto_thread) == (frozenset({3, 4}), True)
     assert settings.discord.api_url == "https://discord.example/api/v10"
     assert (settings.model, settings.models) == ("openai/m", ("openai/n", "anthropic/o"))
 

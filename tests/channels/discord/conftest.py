@@ -1,7 +1,7 @@
 """The Discord adapter against a Discord on this machine, with the real core behind it and a scripted model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -168,17 +168,17 @@ async def running(
     grace: float = 5,
     bounds: Bounds = BOUNDS,
     follow: Follow = "asker",
+    core: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
-        core = await stack.enter_async_context(
-            core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages, follow=follow)
-        )
-        channel = core.channels[DiscordChannel.name] = DiscordChannel(
-            settings_of(server, **settings), core.desk, core.places, bounds, core.leadership
+        limits: dict[str, Any] = {"time_limit": time_limit, "most_messages": most_messages, "follow": follow}
+        made = await stack.enter_async_context(core_of(tmp_path, *script, **limits, **(core or {})))
+        channel = made.channels[DiscordChannel.name] = DiscordChannel(
+            settings_of(server, **settings), made.desk, made.places, bounds, made.leadership
         )
         stack.push_async_callback(channel.aclose)
-        bot = Bot(server, channel, core)
+        bot = Bot(server, channel, made)
         work = asyncio.create_task(bot.worker.run())
         try:
             if connect:

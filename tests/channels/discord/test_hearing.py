@@ -146,6 +146,9 @@ async def test_only_the_servers_that_are_named_are_served(server: DiscordSandbox
 async def test_files_and_bare_mentions_are_told_as_what_they_are(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         file = await server.say("ada", server.open_dm("ada"), "look", files={"plan.pdf": b"%PDF"})
-        await bot.says(file, "heard: look\n[Ada Lovelace sent files that you cannot open: plan.pdf]")
+        await bot.says(
+            file,
+            "heard: look\n[Ada Lovelace sent a file that you cannot open: plan.pdf: I cannot make out what is in it]",
+        )
         bare = await server.say("ada", "general", bot.mention)
         await bot.says(bare, "heard: Ada Lovelace: [Ada Lovelace called you without saying anything]")

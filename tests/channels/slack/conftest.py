@@ -1,7 +1,7 @@
 """The Slack adapter against a Slack on this machine, with the real core behind it and a scripted model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -112,13 +112,15 @@ async def running(
     bounds: Bounds = BOUNDS,
     follow: Follow = "asker",
     secret_key: str = SECRET_KEY,
+    core: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> AsyncIterator[Bot]:
-    async with core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages, follow=follow) as core:
+    limits: dict[str, Any] = {"time_limit": time_limit, "most_messages": most_messages, "follow": follow}
+    async with core_of(tmp_path, *script, **limits, **(core or {})) as made:
         settings = replace(settings_of(slack, streaming), **more)
-        vault = Vault(core.database, secret_key) if settings.client_id else None
-        channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.desk, core.places, bounds, vault)
-        bot = Bot(slack, channel, core)
+        vault = Vault(made.database, secret_key) if settings.client_id else None
+        channel = made.channels[SlackChannel.name] = SlackChannel(settings, made.desk, made.places, bounds, vault)
+        bot = Bot(slack, channel, made)
         work = asyncio.create_task(bot.worker.run())
         try:
             async with serving(0, channel.routes) as port:

@@ -131,7 +131,7 @@ async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_
 async def test_files_are_told_to_the_model_by_name(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await slack.say("ada", slack.open_dm("ada"), "look", files=["plan.pdf"])
-        told = "heard: look\n[ada sent files that you cannot open: plan.pdf]"
+        told = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
         await bot.shows(question, lambda texts: told in texts)
 
 

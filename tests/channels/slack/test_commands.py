@@ -172,3 +172,14 @@ async def test_each_command_is_also_a_word_to_the_bot(slack: SlackSandbox, tmp_p
         await bot.ask("ada", "general", spoken, thread_ts=question.ts)
         await slack.wait_for(lambda: len(bot.thread(question)) > before + 1)
         assert len(await bot.turn_rows()) == 1
+
+
+async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, "So it is. " * 500) as bot:
+        direct = slack.open_dm("ada")
+        question = await slack.say("ada", direct, "why?")
+        await bot.settled(1)
+        slack.faults.lose_reply("files.completeUploadExternal")
+        await slack.command("ada", direct, "/export")
+        await slack.wait_for(lambda: any(message.text == words.EXPORTED for message in slack.messages(direct)))
+        assert sum(bool(message.files) for message in bot.thread(question)) == 1

@@ -78,7 +78,9 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
         assert answered(slack, followed) == ["ada: one", "ada: two", "ada: three"]
         assert answered(slack, called) == ["grace: anybody?", "grace: and?"]
         assert answers(slack, in_thread) == ["heard: grace: you"]
-        assert answers(slack, again) == ["heard: back?\n[ada sent files that you cannot open: plan.pdf]"]
+        assert answers(slack, again) == [
+            "heard: back?\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
+        ]
         assert answers(slack, direct) == ["heard: hello", "heard: more"]
         assert answers(slack, edited) == ["heard: linus: what"]
         assert len(await bot.inbox_rows()) == 11

@@ -103,3 +103,19 @@ async def test_where_calls_are_scarce_the_end_is_told_for_each_beginning(
     assert 15 < len(shown) < 30
     assert {tuple(session.statuses) for session in shown} == {("processing", "active")}
     assert not [call for call in slack.calls if call.rate_limited]
+
+
+async def test_of_two_that_are_at_work_in_a_thread_the_last_one_tells_the_end(
+    slack: SlackSandbox, web: AsyncWebClient
+) -> None:
+    told, question = sessions.Sessions(SlackApi(web)), await slack.say("ada", slack.open_dm("ada"), "why?")
+    address = {"team": slack.team_id, "channel": question.channel.id, "thread_ts": question.ts}
+    with told.busy(address, lambda: False):
+        with told.busy(address, lambda: True):
+            await told.settle(5)
+        await told.settle(5)
+        session = slack.session(question)
+        assert session is not None
+        assert session.statuses == ["processing"]
+    await told.settle(5)
+    assert session.statuses == ["processing", "active"]
