@@ -87,8 +87,8 @@ async def test_with_no_tokens_one_types_in_the_sandbox_and_the_model_answers(pro
     assert slack + discord == lines
     for (question, *answer), asked, number in ((slack, "hello", "one"), (discord, "@parley hello again", "two")):
         assert question.endswith(f"ada] {asked}")
-        assert answer[0].endswith("] …")
-        assert answer[-1].endswith(f"parley updated] Hello from the {number} model.")
+        assert "] …" in answer[0]
+        assert f"parley updated] Hello from the {number} model." in answer[-1]
 
 
 @pytest.mark.local_model
