@@ -96,7 +96,9 @@ class Socket:
     def has_stood(self, since: float) -> bool:
         """Whether what is connected now was so then (seconds since the epoch), and is alive."""
         line = self._line
-        return line is not None and line.opened_at <= since and line.heard_at > time.time() - PINGS * PING_INTERVAL
+        if line is None or line.closed:
+            return False
+        return line.opened_at <= since and line.heard_at > time.time() - PINGS * PING_INTERVAL
 
     async def open(self) -> None:
         """Connect; returns when that is done."""

@@ -1,3 +1,4 @@
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.slack.socket import Socket, Sockets
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
+from tests.channels.wiring import until
 
 
 @pytest.fixture
@@ -81,10 +83,11 @@ async def test_a_gap_is_opened_when_no_other_socket_has_stood_through_it(
     try:
         await slack.wait_for(lambda: slack.connected == 2)
         await sockets._sockets[0].reopen()
-        await slack.wait_for(lambda: slack.connected == 2 and sockets._sockets[0]._client is not None)
+        await slack.wait_for(lambda: slack.connected == 2)
+        await until(lambda: sockets._sockets[0].has_stood(time.time()))
         assert gaps == []
         await slack.drop_sockets()
         await slack.wait_for(lambda: slack.connected == 2)
-        await slack.wait_for(lambda: gaps)
+        await until(lambda: gaps)
     finally:
         await sockets.close()
