@@ -30,7 +30,7 @@ _SLACK_APPS = "https://api.slack.com/apps"
 _DISCORD_APPS = "https://discord.com/developers/applications"
 
 #: What is missing when there is no platform to run on.
-NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN (nor SLACK_CLIENT_ID) and no DISCORD_BOT_TOKEN is set"
+NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"
 
 DEFAULT_MODEL = "gemini-3.5-flash"
 

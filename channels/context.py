@@ -79,7 +79,7 @@ class Context:
         for message, said in zip(turn.messages, heard, strict=True):
             own = plain(said.text)
             parts += [*frames[message.event_key], own if said.is_alone else f"{names[message.author]}: {own}"]
-        return "\n\n".join(parts)
+        return "\n\n".join(filter(None, parts))
 
     async def _around(self, turn: Turn, channel: Channel, *, is_alone: bool) -> Around:
         """Looked up once: what a run has stored of it, it goes on with."""
@@ -143,7 +143,7 @@ async def framed(
         names: what people go by, by their ids.
     """
     last = messages[-1].sent_at
-    told = [one for one in said if one.text.strip() and (one.to or one.at < last)]
+    told = [one for one in said if _words(one) and (one.to or one.at <= last)]
     apart = [one for one in told if one.to or one.opens]
     talk = [one for one in told if not (one.to or one.opens)]
     shown, left = list[_Shown](), most
@@ -172,7 +172,7 @@ async def framed(
 def _placed(messages: Sequence[Inbound], shown: Sequence[_Shown]) -> Iterator[tuple[Inbound, list[str]]]:
     begin = float("-inf")
     for message in messages:
-        end = message.sent_at
+        end = message.sent_at if message is not messages[-1] else float("inf")
         before = [one for one in shown if not one.said.to and begin <= one.said.at < end]
         own = [one for one in shown if one.said.to == message.event_key]
         groups: Mapping[Kind, list[_Shown]] = {
@@ -188,9 +188,13 @@ def _frame(title: str, shown: Sequence[_Shown]) -> str:
     return "\n".join([f"{OPEN}{title}. {_WARNING}{CLOSE}", *(one.lines for one in shown), _END])
 
 
+def _words(said: Said) -> str:
+    return plain(storable(said.text)).strip()
+
+
 def _lines(said: Said, names: Mapping[str, str]) -> str:
     """A message as its lines in a frame."""
-    lines = plain(storable(said.text)).strip().splitlines()
+    lines = _words(said).splitlines()
     return "\n".join([f"{MARK}{names[said.author]}: {lines[0]}", *(f"{SET_IN}{line}".rstrip() for line in lines[1:])])
 
 
@@ -198,9 +202,9 @@ async def _within(lines: str, most: int, count: Count) -> tuple[str, int]:
     """As much of the lines from their start as is no more than so many tokens, and how many it is."""
     cost, text = await count(lines), lines
     while cost > most:
-        if len(text) < len(MARK) + 2 * _NAME:
-            return "", 0
         text = text[: min(len(text) * most // cost, len(text) - 1)]
+        if len(text) < len(MARK) + 2 * _NAME:  # hardly more than who said it
+            return "", 0
         cost = await count(text)
     if text == lines:
         return lines, cost

@@ -58,7 +58,7 @@ class Surroundings:
         missing = set(wanted.values()) - said.keys()
         found = await asyncio.gather(*(self._message(*reference) for reference in missing))
         known = said | {reference: one for reference, one in zip(missing, found, strict=True) if one is not None}
-        forwarded = [(message, part) for message in messages for part in message.address.get("forwarded") or ()]
+        forwarded = [(message, part) for message in messages for part in message.brings if "text" in part]
         names = await self._names.of(_guild(messages[-1]), (one.content for one in known.values()))
         asked = {int(message.address["message"]) for message in messages}
         return Around(
@@ -123,8 +123,8 @@ class Surroundings:
 
 def _quoted(inbound: Inbound) -> Reference | None:
     """The message that one replies to."""
-    to: Mapping[str, str] | None = inbound.address.get("reply_to")
-    return None if to is None else (int(to["channel"]), int(to["message"]))
+    found = ((int(to["channel"]), int(to["message"])) for to in inbound.brings if "message" in to)
+    return next(found, None)
 
 
 def _guild(inbound: Inbound) -> int | None:

@@ -1,5 +1,6 @@
 """What of all that Discord tells is meant for the bot."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -52,12 +53,13 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
             "speaker": message.author.display_name,
             "author": str(message.author.id),
             "locale": _locale(message.guild),
-            **_around(message),
+            **({"guild": str(guild)} if guild else {}),
         },
         author=str(message.author.id),
         text=text_of(message, bot),
         sent_at=sent_at(message.id),
         attachments=attachments_of(message),
+        brings=tuple(_brings(message)),
     )
     return Call(inbound, is_called or is_free, is_free=is_free)
 
@@ -69,14 +71,12 @@ def text_of(message: discord.Message, bot: discord.abc.User) -> str:
     return storable(said(message, names_in(message), without_mention(message.content, *own)))
 
 
-def _around(message: discord.Message) -> dict[str, Any]:
-    """What it replies to and what it passes on, for an address."""
-    to, passed = message.reference, passed_on(message)
-    is_reply = to is not None and to.message_id is not None and message.type is discord.MessageType.reply
-    return {
-        **({"reply_to": {"channel": str(to.channel_id), "message": str(to.message_id)}} if to and is_reply else {}),
-        **({"forwarded": passed} if passed else {}),
-    }
+def _brings(message: discord.Message) -> Iterator[dict[str, Any]]:
+    """Where the message is that it replies to, and what it passes on."""
+    to = message.reference
+    if to is not None and to.message_id is not None and message.type is discord.MessageType.reply:
+        yield {"channel": str(to.channel_id), "message": str(to.message_id)}
+    yield from passed_on(message)
 
 
 def _self_role(message: discord.Message) -> discord.Role | None:
@@ -105,7 +105,7 @@ def event_key(channel: int, message: int) -> str:
 
 
 def attachments_of(message: discord.Message) -> tuple[Attachment, ...]:
-    return tuple(map(_attachment, message.attachments))
+    return tuple(_attachment(file, message) for file in message.attachments)
 
 
 def _locale(guild: discord.Guild | None) -> str:
@@ -176,10 +176,10 @@ def snowflake(at: float) -> int:
     return int((at - _EPOCH) * _SECOND)
 
 
-def _attachment(file: discord.Attachment) -> Attachment:
+def _attachment(file: discord.Attachment, message: discord.Message) -> Attachment:
     return Attachment(
         name=storable(file.filename),
         mime_type=file.content_type,
         size=file.size,
-        source={"url": file.url, "id": str(file.id)},
+        source={"url": file.url, "id": str(file.id), "channel": message.channel.id, "message": message.id},
     )

@@ -46,11 +46,7 @@ class Surroundings:
         team, asked = str(newest.address["team"]), {str(message.address["ts"]): message for message in messages}
         thread = await self._thread(messages, behind)
         now = {message["ts"]: passed_on(message) for message in thread if message["ts"] in asked}
-        passed = [
-            (message, part)
-            for ts, message in asked.items()
-            for part in now.get(ts) or message.address.get("passed_on") or ()
-        ]
+        passed = [(message, part) for ts, message in asked.items() for part in now.get(ts) or message.brings]
         before = []
         if behind is not None:
             bot = await self._bot(newest, any_said=bool(thread))
@@ -60,7 +56,7 @@ class Surroundings:
                 if is_written(message)
                 and message["ts"] not in asked
                 and message.get("user") != bot
-                and behind.since < float(message["ts"]) < newest.sent_at
+                and behind.since < float(message["ts"]) <= newest.sent_at
             ]
         others = {one.author: one for one in behind.others} if behind is not None else {}
         near = [*before[:1], *before[-NAMED:]]
@@ -69,6 +65,7 @@ class Surroundings:
             [*map(said, near), *(str(part["text"]) for _, part in passed)],
             {
                 *(str(message["user"]) for message in near if message.get("user") and not message.get("bot_id")),
+                *(part["author"] for _, part in passed if part["author"]),
                 *(author for author, one in others.items() if not one.is_bot),
             },
         )

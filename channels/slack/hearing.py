@@ -55,7 +55,7 @@ def hear(
     if not external and is_from_outside(body):
         return None
     channel, ts = str(event["channel"]), str(event["ts"])
-    words, shared = said({**event, "files": ()}), passed_on(event)
+    words = said({**event, "files": ()})
     is_direct = event.get("channel_type") == "im" or channel.startswith("D")
     is_mentioned = event["type"] == "app_mention" or bot_user_id in users_named(words)
     is_called = is_mentioned or (is_direct and not bot_id)
@@ -79,12 +79,12 @@ def hear(
             "bot": bot_user_id,
             **({"title": title} if title else {}),
             **({"name": name_of(event, bot_id)} if bot_id else {}),
-            **({"passed_on": shared} if shared else {}),
         },
         author=f"{BOT}{bot_id}" if bot_id else user,
         text=storable(without_mention(words, bot_user_id)),
         sent_at=float(ts),
         attachments=tuple(map(attachment, event.get("files") or ())),
+        brings=tuple(passed_on(event)),
     )
     return Call(inbound, is_called)
 

@@ -37,6 +37,7 @@ class Payloads:
             "team": None if message.user is None else self._workspace.team_id,
             "bot_profile": self.bot_profile() if own else None,
             "blocks": self.blocks(message) or None,
+            "attachments": list(message.attachments) or None,
             "thread_ts": message.thread_ts,
             "parent_user_id": self._parent_user(message),
             "edited": {"user": message.user, "ts": message.edited_ts} if message.edited else None,
@@ -99,6 +100,26 @@ class Payloads:
             else:
                 told.append({**block, "block_id": block.get("block_id") or block_id(f"{message.ts}/{index}")})
         return told
+
+    def passed_on(self, message: Message, **how: Any) -> dict[str, Any]:
+        """A message as an attachment of another one, which shares it (`is_share`) or links to it (`is_msg_unfurl`)."""
+        shown = {"team": self._workspace.team_id, "channel": message.channel.id, "ts": message.ts}
+        author = message.username or self._workspace.users[message.user or ""].real_name
+        return {
+            "id": 1,
+            "ts": message.ts,
+            "channel_id": message.channel.id,
+            "channel_team": self._workspace.team_id,
+            "author_id": message.user or "",
+            "author_name": author,
+            "author_subname": author,
+            "text": message.content.text,
+            "fallback": f"[{author}]: {message.content.text}",
+            "message_blocks": [shown | {"message": {"blocks": self.blocks(message)}}],
+            "from_url": f"https://{TEAM_DOMAIN}.slack.com/archives/{message.channel.id}/p{message.ts.replace('.', '')}",
+            "mrkdwn_in": ["text"],
+            **how,
+        }
 
     def _told(self, message: Message, file: File) -> dict[str, Any]:
         """Slack: of a file from another organisation, one has to ask."""

@@ -131,6 +131,7 @@ class Message:
         reactions: the people behind each emoji's name.
         unfurl_links, unfurl_media: as the caller asked; None where he did not say.
         stream: set if it was begun by `chat.startStream`.
+        attachments: what stands below it: messages that it passes on or links to.
         is_tombstone: whether it stands for one that was deleted.
     """
 
@@ -151,6 +152,7 @@ class Message:
     reactions: dict[str, list[str]] = field(default_factory=dict)
     ephemeral_to: str | None = None
     files: Sequence[File] = ()
+    attachments: Sequence[Mapping[str, Any]] = ()
     unfurl_links: bool | None = None
     unfurl_media: bool | None = None
     stream: Stream | None = None

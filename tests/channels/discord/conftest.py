@@ -35,6 +35,10 @@ HISTORY = "GET /channels/{channel}/messages"
 COMMANDS = "/applications/{application}/commands"
 CALLBACK = "POST /interactions/{interaction}/{token}/callback"
 ANSWER = "PATCH /webhooks/{application}/{token}/messages/{message}"
+FOLLOW_UP = "POST /webhooks/{application}/{token}"
+
+#: What says something.
+SPOKEN = {POST, PATCH, ANSWER, FOLLOW_UP}
 
 #: Discord: the flag that suppresses embeds.
 NO_PREVIEWS = 1 << 2
@@ -52,7 +56,7 @@ async def discord_of(**options: Any) -> AsyncIterator[DiscordSandbox]:
         if SHAPES:
             known = [call for call in sandbox.calls if call.route in sandbox.faults.routes]
             assert sorted({fault for call in known for fault in faults_of_request(call)}) == []
-        spoken = [c for c in sandbox.calls if c.route in (POST, PATCH, ANSWER) and not is_ping(c.body.get("content"))]
+        spoken = [c for c in sandbox.calls if c.route in SPOKEN and not is_ping(c.body.get("content"))]
         assert [call.body for call in spoken if call.body.get("allowed_mentions") != {"parse": []}] == []
         assert [call.body for call in spoken if call.route == POST and not call.body["flags"] & NO_PREVIEWS] == []
         places = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]

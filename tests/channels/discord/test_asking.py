@@ -14,11 +14,8 @@ from core.errors import StoreError
 from core.inbox import Inbox
 from sandbox.discord import DiscordSandbox, Message
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import ANSWER, CALLBACK, POST, Bot, echo, running, until
+from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, running, until
 from tests.channels.wiring import MODELS
-
-FOLLOW_UP = "POST /webhooks/{application}/{token}"
-THREAD = "POST /channels/{channel}/messages/{message}/threads"
 
 
 async def told(bot: Bot, seen: list[Message], text: str) -> Message:
