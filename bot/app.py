@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequ
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from aiohttp.web import AbstractRouteDef
+
 from bot.health import Health
+from bot.server import serving
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels import words
 from channels.answer import Answerer
@@ -40,6 +43,7 @@ from core.store.migrate import migrate, pending, verify
 from core.tokens import TokenCounter
 from core.tools import load_tools
 from core.turns import Turn, Turns
+from core.vault import Vault
 from core.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -132,10 +136,12 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             allowance=settings.allowance,
         )
         desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, settings.follow)
-        places, bounds = Places(database), settings.catch_up
+        places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
         if settings.slack is not None:
-            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds)
+            vault = Vault(database, settings.vault_key) if settings.vault_key else None
+            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds, vault)
             stack.push_async_callback(slack.aclose)
+            routes += slack.routes
         if settings.discord is not None:
             discord = channels[DiscordChannel.name] = DiscordChannel(
                 settings.discord, desk, places, bounds, Leadership(database, lease, DiscordChannel.name)
@@ -145,6 +151,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             raise SettingsError(NO_TOKENS)
         shares = Shares(database, lease)
         await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
+        await stack.enter_async_context(serving(settings.port, routes))
         yield channels, worker, Health(channels.values(), database)
 
 

@@ -1,6 +1,7 @@
 """Slack's Web API: its calls, and what its refusals mean."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from copy import copy
 from typing import Any
 
 import aiohttp
@@ -11,6 +12,8 @@ from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import File, Priority
 from channels.pacer import Pacer
+from channels.slack.workspaces import Workspaces
+from core.errors import SurfaceError
 
 Answer = Mapping[str, Any]
 
@@ -36,20 +39,55 @@ _PASSING = {
 
 
 class SlackApi:
-    """Makes calls for all surfaces of a workspace, which share its limits."""
+    """Makes calls for all surfaces, which share the limits of their workspace.
 
-    def __init__(self, client: AsyncWebClient, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
+    Args:
+        client: with the token of the one workspace, or with none.
+        workspaces: where there may be several, what each is called with: see `at`.
+    """
+
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        *,
+        workspaces: Workspaces | None = None,
+        pauses: tuple[float, ...] = PAUSES,
+        speed: float = 1.0,
+    ) -> None:
         self._client = client
+        self._workspaces = workspaces
+        self._team = ""
         self._caller = Caller(pauses=pauses, speed=speed)
+
+    def at(self, team: str) -> "SlackApi":
+        """The one that makes calls in this workspace."""
+        if self._workspaces is None or team == self._team:
+            return self
+        there = copy(self)
+        there._team = team
+        return there
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there may be several workspaces: what is refused in one says nothing of the others."""
+        return self._workspaces is not None
+
+    async def token(self) -> str:
+        """What the app shows to Slack in this workspace.
+
+        Raises:
+            SurfaceError: it is not installed there, or nobody can tell.
+        """
+        if self._workspaces is None:
+            return self._client.token or ""
+        try:
+            return await self._workspaces.token(self._team, "token")
+        except PassingError as error:
+            raise SurfaceError(f"the workspace {self._team} cannot be looked up: {error}") from error
 
     @property
     def pacer(self) -> Pacer:
         return self._caller.pacer
-
-    @property
-    def token(self) -> str:
-        """What the app shows to Slack."""
-        return self._client.token or ""
 
     @property
     def address(self) -> str:
@@ -147,8 +185,9 @@ class SlackApi:
         return await self._caller.once(method, send, budget)
 
     async def _send(self, method: str, sent: Mapping[str, Any]) -> Answer:
+        headers = await self._headers(method)
         try:
-            answer = await self._client.api_call(method, **sent)
+            answer = await self._client.api_call(method, headers=headers, **sent)
         except SlackApiError as error:
             status, code, retry_after = refusal(error)
             if not is_passing(status, code):
@@ -157,6 +196,12 @@ class SlackApi:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise PassingError(type(error).__name__) from error
         return dict(answer.data) if isinstance(answer.data, dict) else {}
+
+    async def _headers(self, method: str) -> dict[str, str]:
+        """What a call of this workspace is made with, if the client does not know that by itself."""
+        if self._workspaces is None:
+            return {}
+        return {"Authorization": f"Bearer {await self._workspaces.token(self._team, method)}"}
 
 
 def is_passing(status: int, code: str) -> bool:

@@ -94,11 +94,12 @@ class Surroundings:
             "inclusive": True,
             "limit": PAGE,
         }
-        budget = self._api.budget(("conversations.replies", newest.address["team"]), TIER_3)
+        api = self._api.at(str(newest.address["team"]))
+        budget = api.budget(("conversations.replies", newest.address["team"]), TIER_3)
         found, cursor = dict[str, Answer](), ""
         for _ in range(MOST_PAGES):
             more = {"cursor": cursor} if cursor else {}
-            page = await self._api.call("conversations.replies", about | more, budget, reads=True) or {}
+            page = await api.call("conversations.replies", about | more, budget, reads=True) or {}
             found |= {message["ts"]: message for message in page.get("messages", ())}
             cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
             if not cursor:
@@ -110,7 +111,9 @@ class Surroundings:
         known = str(inbound.address.get("bot", ""))
         if known or not any_said:
             return known
-        answer = await self._api.call("auth.test", {}, self._api.budget("auth.test", _PROOFS), reads=True)
+        team = str(inbound.address["team"])
+        proofs = self._api.budget(("auth.test", team), _PROOFS)
+        answer = await self._api.at(team).call("auth.test", {}, proofs, reads=True)
         return str((answer or {}).get("user_id", ""))
 
 

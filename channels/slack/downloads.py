@@ -47,7 +47,11 @@ class Downloads:
         if not url:
             raise UnreadableFileError("it is kept elsewhere")
         try:
-            return await download(url, file, check, is_own=self._is_own, token=self._api.token)
+            token = await self._api.at(team).token()
+        except SurfaceError as error:
+            raise UnreadableFileError("it cannot be fetched right now") from error
+        try:
+            return await download(url, file, check, is_own=self._is_own, token=token)
         except UnreadableFileError as error:
             if error.status in (401, 403):
                 log.error("%s%s", _NOT_ALLOWED, _WHERE)
@@ -57,7 +61,8 @@ class Downloads:
         """What Slack says of a file when it is asked."""
         budget = self._api.budget(("files.info", team), TIER_4)
         try:
-            answer = await self._api.call("files.info", {"file": file.source.get("id", "")}, budget, reads=True)
+            about = {"file": file.source.get("id", "")}
+            answer = await self._api.at(team).call("files.info", about, budget, reads=True)
         except RefusedError as refusal:
             if refusal.code == "missing_scope":
                 log.error("%s%s", _NOT_ALLOWED, _WHERE)

@@ -39,8 +39,11 @@ class Change:
     text: str | None
 
 
-def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool = False) -> Call | None:
-    """The call in an Events API payload, if it is one. Of other bots, only what mentions this one may be.
+def hear(
+    body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool = False, external: bool = False
+) -> Call | None:
+    """The call in an Events API payload, if it is one. Of other bots, only what mentions this one may be; of people
+    from outside, nothing is unless they are served (`external`).
 
     `app_mention` and `message` are two events about one message: they give the same event key, which is made of
     where and when it was said.
@@ -48,6 +51,8 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
     event, bot_user_id = body.get("event") or {}, bot_of(body)
     bot_id, user = str(event.get("bot_id") or ""), str(event.get("user") or "")
     if not _is_spoken(event, is_bot=bool(bot_id)) or user == bot_user_id or (bot_id and not hears_bots):
+        return None
+    if not external and is_from_outside(body):
         return None
     channel, ts = str(event["channel"]), str(event["ts"])
     words = said({**event, "files": ()})
@@ -136,6 +141,22 @@ def attachment(file: Mapping[str, Any]) -> Attachment:
         size=file.get("size") or 0,
         source={key: file[key] for key in _SOURCE if key in file},
     )
+
+
+def is_from_outside(body: Mapping[str, Any]) -> bool:
+    """Whether a message is by somebody from another workspace, with whom a channel is shared (Slack Connect).
+
+    Slack: `user_team`, or else `team`, is the author's; another one may be of the same organisation in a channel that
+    is told not to be shared with others.
+    """
+    event = body.get("event") or {}
+    if event.get("type") not in ("app_mention", "message") or body.get("is_ext_shared_channel") is False:
+        return False
+    said = event.get("message") or event.get("previous_message") or event
+    authorization = (body.get("authorizations") or [{}])[0]
+    home = {team_of(body), authorization.get("enterprise_id"), body.get("enterprise_id")}
+    theirs = said.get("user_team") or said.get("team")
+    return theirs not in home if theirs else bool(body.get("is_ext_shared_channel"))
 
 
 def team_of(body: Mapping[str, Any]) -> str:

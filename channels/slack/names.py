@@ -44,7 +44,8 @@ class Names:
         budget = self._api.budget(("conversations.info", team), TIER_3)
         try:
             async with asyncio.timeout(self._patience):
-                answer = await self._api.call("conversations.info", {"channel": channel}, budget, reads=True)
+                api, about = self._api.at(team), {"channel": channel}
+                answer = await api.call("conversations.info", about, budget, reads=True)
         except (SurfaceError, TimeoutError) as error:
             log.info("a channel cannot be looked up: %s", traced(error))
             return name

@@ -79,8 +79,11 @@ class Visitor:
 
 
 def team_of_deed(body: Mapping[str, Any]) -> str:
-    """The workspace in which somebody does something. Slack: none is named for an app of a whole organisation."""
-    return str((body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
+    """The workspace in which somebody does something. Slack: none is named for an app of a whole organisation. Who
+    presses a button in a channel that is shared may be of another workspace than the app, whose message tells its own.
+    """
+    said = (body.get("message") or {}).get("team") if body.get("type") == "block_actions" else None
+    return str(said or (body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
 
 
 class Private:
@@ -106,7 +109,8 @@ class Private:
             **content(text),
             **({"thread_ts": visitor.thread_ts} if visitor.thread_ts else {}),
         }
-        await self._api.call("chat.postEphemeral", said, self._api.budget(("chat.postEphemeral", visitor.team), TIER_4))
+        api = self._api.at(visitor.team)
+        await api.call("chat.postEphemeral", said, api.budget(("chat.postEphemeral", visitor.team), TIER_4))
 
     async def answer(self, visitor: Visitor, text: str, *, replaces: bool = False) -> None:
         """Say something to what he has done.
@@ -135,7 +139,8 @@ class Private:
             SurfaceError: it cannot be opened.
         """
         opened = {"trigger_id": visitor.key, "view": dict(view)}
-        await self._api.call("views.open", opened, self._api.budget(("views.open", visitor.team), TIER_4))
+        api = self._api.at(visitor.team)
+        await api.call("views.open", opened, api.budget(("views.open", visitor.team), TIER_4))
 
     async def hand(self, visitor: Visitor, text: str, file: File, *, thread_ts: str) -> Handed:
         """Give him a file: in direct messages there, else as text if it is short, else into his direct messages.
@@ -154,12 +159,12 @@ class Private:
         if not visitor.channel.startswith("D") and LIMITS.measure(whole) <= LIMITS.chunk_size:
             await self.answer(visitor, whole)
             return Handed.AS_TEXT
-        channel = visitor.channel
+        channel, api = visitor.channel, self._api.at(visitor.team)
         if not channel.startswith("D"):
             # Slack: a post to a user goes into the messages with him, and says which these are
-            posts = self._api.budget(("chat.postMessage", visitor.team, visitor.user), POSTS)
+            posts = api.budget(("chat.postMessage", visitor.team, visitor.user), POSTS)
             said = {"channel": visitor.user, **_QUIET, **content(text)}
-            opened = await self._api.call("chat.postMessage", said, posts)
+            opened = await api.call("chat.postMessage", said, posts)
             assert opened is not None, "only a tick may be dropped"
             channel, thread_ts = str(opened["channel"]), str(opened["ts"])
         address = {"team": visitor.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}

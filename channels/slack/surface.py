@@ -67,8 +67,8 @@ class SlackSurface(MessageSurface):
         sessions: Sessions | None = None,
     ) -> None:
         super().__init__(receipts, address)
-        self._api = api
         self._team = str(address["team"])
+        self._api = api.at(self._team)
         self._channel = str(address["channel"])
         self._thread_ts = str(address["thread_ts"])
         self._asked_ts = str(address["ts"])
@@ -76,7 +76,7 @@ class SlackSurface(MessageSurface):
         self._turn_id = turn_id
         self._sessions = sessions
         self._is_taken_up = False
-        self._files = Files(api, self._team)
+        self._files = Files(self._api, self._team)
         self._is_in_doubt = False  # whether a post may have taken effect twice
         self._streamed: dict[str, int] = {}  # the positions of messages that bear no mark, since they were streamed
 

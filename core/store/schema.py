@@ -217,6 +217,16 @@ blobs = sa.Table(
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
 
+#: What must not be read by whoever gets hold of the database, by name: encrypted, name and all, with the operator's
+#: key. What is good for some time only is taken away after `expires_at`.
+vault = sa.Table(
+    "vault",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("sealed", sa.Text, nullable=False),
+    sa.Column("expires_at", sa.Double),
+)
+
 #: What tools have made: each version of a file, by its name and whose it is (`scope` and `owner` as in `state`). `run`
 #: is the ADK invocation that has saved it, in that `session`; `part` what there is of it besides its bytes.
 artifacts = sa.Table(

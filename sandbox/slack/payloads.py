@@ -8,7 +8,7 @@ from urllib.parse import quote
 from sandbox.slack.markup import block_id, rich_text
 from sandbox.slack.workspace import Channel, File, Message, User, Workspace
 
-TEAM_NAME, TEAM_DOMAIN = "Sandbox", "sandbox"
+TEAM_DOMAIN = "sandbox"
 
 
 class Payloads:
@@ -249,7 +249,7 @@ class Payloads:
     def team(self) -> dict[str, Any]:
         return {
             "id": self._workspace.team_id,
-            "name": TEAM_NAME,
+            "name": self._workspace.name,
             "domain": TEAM_DOMAIN,
             "url": f"https://{TEAM_DOMAIN}.slack.com/",
             "email_domain": "",

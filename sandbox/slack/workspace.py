@@ -206,13 +206,18 @@ class Change:
 
 
 class Workspace:
-    """The state. Each change of it is told to `on_change`."""
+    """The state. Each change of it is told to `on_change`.
 
-    def __init__(self, on_change: Callable[[Change], None]) -> None:
+    Args:
+        app_id: the app that is installed here.
+    """
+
+    def __init__(self, on_change: Callable[[Change], None], *, name: str, app_id: str) -> None:
         self._tell = on_change
         self._last_ts = 0
+        self.name = name
         self.team_id = new_id("T")
-        self.app_id = new_id("A")
+        self.app_id = app_id
         self.bot_id = new_id("B")
         self.bot = User(new_id("U"), "parley", "Parley", is_bot=True)
         self.users: dict[str, User] = {self.bot.id: self.bot}

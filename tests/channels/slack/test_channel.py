@@ -10,7 +10,7 @@ from core.errors import SettingsError, StoreError
 from core.inbox import Inbox
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import BOTH_MODES, running
 
 
 def echo(asked: Any) -> str:
@@ -22,6 +22,7 @@ def acknowledged(slack: SlackSandbox) -> bool:
     return ids == {envelope.id for envelope in slack.envelopes if envelope.acknowledged_at is not None}
 
 
+@BOTH_MODES
 async def test_a_mention_is_answered_in_its_thread_with_the_speakers_name_before_it(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
@@ -54,6 +55,7 @@ async def test_a_follow_up_needs_no_mention_where_the_bot_speaks_already(slack: 
         assert len(await bot.inbox_rows()) == 2
 
 
+@BOTH_MODES
 async def test_an_event_that_comes_again_is_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.ask("ada", "general", "one")

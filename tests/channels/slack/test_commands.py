@@ -11,7 +11,7 @@ from core.conversations import Conversations
 from core.errors import StoreError
 from sandbox.models import Pause, Say
 from sandbox.slack import Message, SlackSandbox
-from tests.channels.slack.conftest import Bot, running
+from tests.channels.slack.conftest import BOTH_MODES, Bot, running
 
 
 def echo(asked: Any) -> str:
@@ -45,6 +45,7 @@ async def test_reset_starts_over_where_the_asker_spoke_if_that_was_in_one_thread
         assert asked(bot) == ["ada: two"]
 
 
+@BOTH_MODES
 async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:

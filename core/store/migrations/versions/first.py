@@ -188,3 +188,10 @@ def upgrade() -> None:
         sa.Column("live", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_workers")),
     )
+    op.create_table(
+        "vault",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("sealed", sa.Text(), nullable=False),
+        sa.Column("expires_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_vault")),
+    )
