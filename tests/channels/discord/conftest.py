@@ -12,6 +12,7 @@ import pytest
 from discord.gateway import DiscordWebSocket
 
 from channels import words
+from channels.context import END
 from channels.discord import gateway
 from channels.discord.api import DiscordApi
 from channels.discord.channel import DiscordChannel
@@ -195,7 +196,8 @@ async def running(
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
 async def nothing_was_heard(bot: Bot) -> bool:
