@@ -161,6 +161,10 @@ class Bot(Wired):
         """What people said, in the newest request."""
         return [message["content"] for message in self.model.requests[-1]["messages"] if message["role"] == "user"]
 
+    def said_to_bot(self) -> list[str]:
+        """The same without what others said around it."""
+        return [said.rpartition(END)[2].strip() for said in self.said_to_model()]
+
 
 @asynccontextmanager
 async def running(
