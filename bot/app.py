@@ -17,6 +17,7 @@ from channels.discord.channel import DiscordChannel
 from channels.slack.channel import SlackChannel
 from core import garbage
 from core.agent import make_app
+from core.artifacts import Artifacts
 from core.conversations import Conversations
 from core.errors import SettingsError, StoreError
 from core.feedback import Feedback
@@ -105,7 +106,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         )
         journal = Journal(database)
         app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools), journal=journal)
-        runtime = AgentRuntime(app, sessions)
+        runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
         stack.push_async_callback(runtime.aclose)
         await warm_up()
         turns, channels = Turns(database, lease), dict[str, Channel]()

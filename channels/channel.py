@@ -86,10 +86,16 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that belongs to a reply."""
+    """A file that belongs to a reply.
+
+    Attributes:
+        name: no other file of the reply's has it.
+        alt: what it shows, in words, for those who do not see it.
+    """
 
     name: str
     data: bytes
+    alt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ class Plan:
 
     Attributes:
         controls: the buttons under the last of them.
-        file: what comes with the last of them.
+        files: what comes with the last of them.
         grows: whether the last of them is to grow; else none of them changes any more, as far as one can tell.
         status: what goes on while no text comes, as the last chunk says it below its text.
         waited: for how long that has been so, as the last chunk says it.
@@ -107,18 +113,26 @@ class Plan:
     chunks: Sequence[Chunk]
     priority: Priority
     controls: Sequence[Button] = ()
-    file: File | None = None
+    files: Sequence[File] = ()
     grows: bool = False
     status: str = ""
     waited: str = ""
 
 
 class FileRefusedError(SurfaceError):
-    """The messages of a plan are shown, and its file cannot be."""
+    """The messages of a plan are shown, and some of its files cannot be.
+
+    Attributes:
+        names: of these.
+    """
+
+    def __init__(self, message: str, names: Sequence[str]) -> None:
+        super().__init__(message)
+        self.names = tuple(names)
 
 
-#: Awaited after each post and before the next, with the chunk's position and the new message's id. A plan's file has
-#: the position behind its last chunk.
+#: Awaited after each post and before the next, with the chunk's position and the new message's id. A plan's files have
+#: the positions behind its last chunk.
 Record = Callable[[int, str], Awaitable[None]]
 
 
@@ -212,14 +226,14 @@ class Surface(Protocol):
     async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
         """Make the platform show exactly `plan`.
 
-        `known` are the ids of the reply's messages as far as they stand, and of its file: they are edited where
+        `known` are the ids of the reply's messages as far as they stand, and of its files: they are edited where
         they differ, what is missing is posted, what is left over is deleted. Safe to repeat.
 
         Returns:
             Whether all of it is shown now; of a `TICK`, what finds no place in the budget is dropped.
 
         Raises:
-            FileRefusedError: all but the file is shown.
+            FileRefusedError: all but some files is shown.
             SurfaceError: it cannot be shown.
         """
         ...
@@ -228,7 +242,7 @@ class Surface(Protocol):
         """The ids of the reply's messages that stand, in order: for a reply whose own record may lack some.
 
         Args:
-            recorded: what the record has; of a file, the platform may tell nothing.
+            recorded: what the record has; of files, the platform may tell nothing.
 
         Raises:
             SurfaceError: the place cannot be looked into.

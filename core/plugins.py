@@ -17,6 +17,7 @@ from pydantic_core import to_jsonable_python
 from core.errors import ToolError
 from core.journal import Call, Entry, Journal
 from core.models.messages import clean_text
+from core.outputs import kept
 from core.secrets import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
@@ -82,8 +83,8 @@ class GuardPlugin(BasePlugin):
         """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
         if isinstance(result, _Recorded):
             return None
-        told = _told(result)
         call = self._call(tool, tool_args, tool_context)
+        told = _told(result if call is None else await kept(result, tool.name, tool_context))
         if self._journal is not None and call is not None:
             await self._journal.end(call, told, tool_context.actions)
         return None if told == result else told

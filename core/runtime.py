@@ -21,6 +21,7 @@ from google.adk.sessions import InMemorySessionService, Session
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
+from core.artifacts import Artifacts, Made
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
 from core.events import StreamEvent
 from core.fence import Fence
@@ -69,15 +70,18 @@ class AgentRuntime:
         self.app = app
         self.sessions = sessions
         self.max_llm_calls = max_llm_calls
-        self._runner = _Runner(
-            app=app, session_service=sessions, artifact_service=artifacts or InMemoryArtifactService()
-        )
+        self._artifacts = artifacts or InMemoryArtifactService()
+        self._runner = _Runner(app=app, session_service=sessions, artifact_service=self._artifacts)
 
     def takes(self, model: str | None = None) -> Takes:
         """The files that the agent can be given, if it asks that model; of models that are not ours, what most take."""
         agent = self.app.root_agent
         asked = agent.canonical_model if isinstance(agent, LlmAgent) else None
         return asked.takes(model) if isinstance(asked, ModelAdapter) else MOST_TAKE
+
+    async def made(self, session_id: str, run_id: str) -> list[Made]:
+        """The files that a run has made, in the order in which it did."""
+        return await self._artifacts.made(session_id, run_id) if isinstance(self._artifacts, Artifacts) else []
 
     async def aclose(self) -> None:
         """Close the agent's toolsets and plugins."""
@@ -173,6 +177,8 @@ class AgentRuntime:
         fence: Fence | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
         runner = copy(self._runner)
+        if run_id is not None and isinstance(self._artifacts, Artifacts):
+            runner.artifact_service = self._artifacts.of(run_id, generation)
         run = runner.run_async(
             user_id=user_id,
             session_id=session_id,

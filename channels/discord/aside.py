@@ -1,6 +1,6 @@
 """Shows a reply to one person alone, where the bot has nothing but the token of an interaction."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from channels.channel import LAST_WORDS, Button, File, Plan, Priority, Record
 from channels.discord.answers import ORIGINAL, Token
 from channels.discord.api import GONE
 from channels.discord.surface import DELETED, LIMITS
-from channels.messages import Edited, MessageSurface, Posted
+from channels.discord.uploads import check
+from channels.messages import Edited, MessageSurface, Posted, RecordFile
 from channels.receipts import Receipts
 from channels.reply import FILE_NAME
 
@@ -60,7 +61,9 @@ class Aside(MessageSurface):
             return replace(plan, chunks=chunks, grows=False)
         chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{self._say(words.IN_FILE)}")
         whole = "\n\n".join(chunk.text for chunk in plan.chunks)
-        return replace(plan, chunks=chunks, file=plan.file or File(FILE_NAME, whole.encode()))
+        names = {file.name for file in plan.files}
+        whole_file = [] if FILE_NAME in names else [File(FILE_NAME, whole.encode())]
+        return replace(plan, chunks=chunks, files=[*whole_file, *plan.files])
 
     def waits(self) -> None: ...
 
@@ -98,15 +101,17 @@ class Aside(MessageSurface):
             if refusal.code not in DELETED:
                 raise
 
-    async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
-        if known is not None and known != last:
-            await self._detach(known)
-        await record(last)
-        await self._token.attach(last, file)
+    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
+        check(files)
+        for id_ in set(known.values()) - {last}:
+            await self._detach(id_)
+        for file in files:
+            await record(file.name, last)
+        await self._token.attach(last, files)
 
     async def _detach(self, file_id: str) -> None:
         try:
-            await self._token.attach(file_id, None)
+            await self._token.attach(file_id, ())
         except RefusedError as refusal:
             if refusal.code not in DELETED:
                 raise

@@ -168,9 +168,7 @@ class DiscordChannel:
         return Heard.of(inbound.text, str(inbound.address["speaker"]), inbound.attachments, alone=is_alone)
 
     async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
-        address = inbound.address
-        channel = int(address.get("root", address["channel"]))  # where it was said, if a thread was begun from it
-        return await self._downloads.fetch(channel, int(address["message"]), file, check)
+        return await self._downloads.fetch(file, check)
 
     async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
         return await self._surroundings.look(messages, behind)

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from channels.discord.api import DiscordApi
+from channels.discord.api import MESSAGES, DiscordApi
 from channels.downloads import Check, Fetched, UnreadableFileError, download
 from core.errors import SurfaceError
 from core.inbound import Attachment
@@ -30,8 +30,8 @@ class Downloads:
         self._api = api
         self._address = urlsplit(address)
 
-    async def fetch(self, channel: int, message: int, file: Attachment, check: Check) -> Fetched:
-        """A file of a message.
+    async def fetch(self, file: Attachment, check: Check) -> Fetched:
+        """A file.
 
         Raises:
             UnreadableFileError: it cannot be had, or is not to be read.
@@ -43,19 +43,28 @@ class Downloads:
             except UnreadableFileError as error:
                 if error.status not in _EXPIRED:
                     raise
-        file = await self._asked(channel, message, file)
+        file = await self._asked(file)
         return await download(str(file.source["url"]), file, check, is_own=self._is_own)
 
-    async def _asked(self, channel: int, message: int, file: Attachment) -> Attachment:
+    async def _asked(self, file: Attachment) -> Attachment:
         """The file with an address that is good again."""
         try:
-            files = await self._api.files(channel, message)
+            files = await self._files(int(file.source["channel"]), int(file.source["message"]))
         except SurfaceError as error:
             raise UnreadableFileError("it is not there any more") from error
         url = files.get(str(file.source.get("id", "")))
         if url is None:
             raise UnreadableFileError("it is not there any more")
         return replace(file, source={**file.source, "url": url})
+
+    async def _files(self, channel: int, message: int) -> dict[str, str]:
+        """The addresses of the files that came with a message, by the files' ids."""
+
+        async def send() -> dict[str, str]:
+            found = await self._api.direct(channel).fetch_message(message)
+            return {str(file.id): file.url for file in found.attachments}
+
+        return await self._api.call("message", send, self._api.budget(("message", channel), MESSAGES)) or {}
 
     def _is_own(self, url: SplitResult) -> bool:
         if (self._address.hostname or "").endswith(("discord.com", "discordapp.com")):

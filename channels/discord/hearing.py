@@ -53,6 +53,7 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
             "speaker": message.author.display_name,
             "author": str(message.author.id),
             "locale": _locale(message.guild),
+            **({"guild": str(guild)} if guild else {}),
         },
         author=str(message.author.id),
         text=text_of(message, bot),
@@ -104,7 +105,7 @@ def event_key(channel: int, message: int) -> str:
 
 
 def attachments_of(message: discord.Message) -> tuple[Attachment, ...]:
-    return tuple(map(_attachment, message.attachments))
+    return tuple(_attachment(file, message) for file in message.attachments)
 
 
 def _locale(guild: discord.Guild | None) -> str:
@@ -175,10 +176,10 @@ def snowflake(at: float) -> int:
     return int((at - _EPOCH) * _SECOND)
 
 
-def _attachment(file: discord.Attachment) -> Attachment:
+def _attachment(file: discord.Attachment, message: discord.Message) -> Attachment:
     return Attachment(
         name=storable(file.filename),
         mime_type=file.content_type,
         size=file.size,
-        source={"url": file.url, "id": str(file.id)},
+        source={"url": file.url, "id": str(file.id), "channel": message.channel.id, "message": message.id},
     )

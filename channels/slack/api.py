@@ -9,13 +9,16 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
-from channels.channel import Priority
+from channels.channel import File, Priority
 from channels.pacer import Pacer
 
 Answer = Mapping[str, Any]
 
 #: Seconds that sending a file may take.
 UPLOAD_TIMEOUT = 60.0
+
+#: Slack: the most characters that say what a picture shows.
+_ALT_SIZE = 1_000
 
 #: What a post to a `response_url` is called in the log, and how many it takes, in half an hour.
 RESPONSE_URL = "response_url"
@@ -87,15 +90,19 @@ class SlackApi:
             method, send, budget, within=within, priority=priority, is_admitted=is_admitted, found=found
         )
 
-    async def send_file(self, name: str, data: bytes, budget: Budget) -> str:
+    async def send_file(self, file: File, budget: Budget) -> str:
         """Send a file; its id. What was sent and is not shown to anybody is as good as never sent, so that a failure
         in passing is met by beginning anew.
         """
 
         async def send() -> str:
-            form = {"filename": name, "length": len(data)}
+            form = {
+                "filename": file.name,
+                "length": len(file.data),
+                **({"alt_txt": file.alt[:_ALT_SIZE]} if file.alt else {}),
+            }
             place = await self._send("files.getUploadURLExternal", {"data": form})
-            await self._post(str(place["upload_url"]), data=data)
+            await self._post(str(place["upload_url"]), data=file.data)
             return str(place["file_id"])
 
         sent = await self._caller.call("upload", send, budget, priority=Priority.FINAL)

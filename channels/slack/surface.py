@@ -1,15 +1,15 @@
 """Shows a reply in a Slack thread."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any
 
 from channels.budget import Budget, Window
 from channels.calls import PassingError, RefusedError
-from channels.channel import STATUS_RESERVE, Button, File, Limits, Priority
-from channels.messages import Edited, MessageSurface, Posted
+from channels.channel import STATUS_RESERVE, Button, File, FileRefusedError, Limits, Priority
+from channels.messages import Edited, MessageSurface, Posted, RecordFile
 from channels.receipts import Receipts
 from channels.slack.api import Answer, SlackApi
 from channels.slack.blocks import content
@@ -257,16 +257,26 @@ class SlackSurface(MessageSurface):
         found: Sequence[Answer] = (answer or {}).get("messages", ())
         return sorted(found, key=lambda message: float(message["ts"]))
 
-    async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
-        """Post the file into the thread, as a message of its own: Slack has no other way."""
+    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
+        """Post each file into the thread, as a message of its own: Slack has no other way."""
         del last
+        refused = dict[str, SurfaceError]()
+        for file in files:
+            try:
+                await self._attach_one(file, known.get(file.name), record)
+            except SurfaceError as error:
+                refused[file.name] = error
+        if refused:
+            raise FileRefusedError(str(next(iter(refused.values()))), list(refused))
+
+    async def _attach_one(self, file: File, known: str | None, record: RecordFile) -> None:
         if known is not None:
             try:
                 return await self._share(file, known)
             except RefusedError as refusal:  # it was never sent whole, or is deleted
                 log.info("a file is sent anew: %s", refusal)
         file_id = await self._files.send(file)
-        await record(file_id)
+        await record(file.name, file_id)
         return await self._share(file, file_id)
 
     async def hand(self, file: File) -> None:

@@ -17,6 +17,7 @@ from channels.context import TOKENS, Context
 from channels.desk import Desk
 from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app
+from core.artifacts import Artifacts
 from core.conversations import Conversations, Follow
 from core.errors import StoreError
 from core.feedback import Feedback
@@ -96,7 +97,7 @@ async def core_of(
             tools=tools,
             journal=Journal(database),
         )
-        runtime = AgentRuntime(app, sessions)
+        runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
         stack.push_async_callback(runtime.aclose)
         turns, channels = await successor(database), dict[str, Channel]()
 

@@ -148,7 +148,8 @@ async def test_files_and_bare_mentions_are_told_as_what_they_are(server: Discord
         file = await server.say("ada", server.open_dm("ada"), "look", files={"plan.pdf": b"%PDF"})
         await bot.says(
             file,
-            "heard: look\n[Ada Lovelace sent a file that you cannot open: plan.pdf: I cannot make out what is in it]",
+            "heard: look\n[Ada Lovelace sent a file that you cannot open: "
+            "plan.pdf (4 bytes): I cannot make out what is in it]",
         )
         bare = await server.say("ada", "general", bot.mention)
         await bot.says(bare, "heard: Ada Lovelace: [Ada Lovelace called you without saying anything]")
