@@ -12,6 +12,7 @@ import pytest
 from discord.gateway import DiscordWebSocket
 
 from channels import words
+from channels.context import END
 from channels.discord import gateway
 from channels.discord.api import DiscordApi
 from channels.discord.channel import DiscordChannel
@@ -160,6 +161,10 @@ class Bot(Wired):
         """What people said, in the newest request."""
         return [message["content"] for message in self.model.requests[-1]["messages"] if message["role"] == "user"]
 
+    def said_to_bot(self) -> list[str]:
+        """The same without what others said around it."""
+        return [said.rpartition(END)[2].strip() for said in self.said_to_model()]
+
 
 @asynccontextmanager
 async def running(
@@ -195,7 +200,8 @@ async def running(
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
 async def nothing_was_heard(bot: Bot) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.context import END
 from channels.slack import channel as channel_module
 from core.errors import SettingsError, StoreError
 from core.inbox import Inbox
@@ -14,7 +15,8 @@ from tests.channels.slack.conftest import BOTH_MODES, running
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
 def acknowledged(slack: SlackSandbox) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.context import END
 from channels.slack.commands import COMMANDS, MOST
 from core.conversations import Conversations
 from core.errors import StoreError
@@ -15,7 +16,8 @@ from tests.channels.slack.conftest import BOTH_MODES, Bot, running
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
 async def said(bot: Bot, user: str, channel: Any, command: str, text: str = "") -> Message:

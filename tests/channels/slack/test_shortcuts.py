@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 from channels import words
+from channels.context import END
 from channels.slack.shortcuts import ASK, KEPT, RESET
 from sandbox.slack import File, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, running
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
 @BOTH_MODES
