@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Literal, get_args
 
 from channels import words
@@ -49,6 +50,7 @@ class Asker:
         locale: as the platform names it; empty if it does not.
         sent_at: in seconds since the epoch.
         is_late: see `Call`.
+        until: what was said after it (seconds since the epoch) is not meant to be stopped.
     """
 
     session_id: str | None
@@ -60,6 +62,7 @@ class Asker:
     locale: str = ""
     sent_at: float = field(default_factory=time.time)
     is_late: bool = False
+    until: float = inf
 
     @classmethod
     def of(cls, inbound: Inbound, locale: str, *, is_late: bool = False) -> "Asker":
@@ -124,7 +127,7 @@ class Commands:
             case "reset":
                 return await self._reset(session, asker, say)
             case "stop":
-                return await self._stop(session, asker.author, say)
+                return await self._stop(session, asker, say)
             case "model":
                 return await self._model(session, asker.place, argument, say)
             case "export":
@@ -136,8 +139,8 @@ class Commands:
             case _:
                 return await self._status(session, say)
 
-    async def _stop(self, session: str, author: str, say: Words) -> Said:
-        halt = await self._desk.conversations.stop(session, author=author)
+    async def _stop(self, session: str, asker: Asker, say: Words) -> Said:
+        halt = await self._desk.conversations.stop(session, author=asker.author, until=asker.until)
         self._take_back(halt.dropped)
         return Said(say(words.STOPPING if halt else words.NOTHING_RUNS), is_seen=halt.turn_id is not None)
 

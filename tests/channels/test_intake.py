@@ -258,6 +258,20 @@ async def test_an_answer_that_cannot_be_shown_is_told_in_the_log(
     assert "answer to reset: it cannot be shown: SurfaceError: forbidden" in caplog.text
 
 
+async def test_an_errand_that_fails_in_an_unknown_way_says_nothing_of_what_it_was_about(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = "somebody's words"
+
+    async def errand() -> None:
+        raise KeyError(said)
+
+    place.intake.run(errand(), name="press")
+    await place.intake.settle(5)
+    assert "press has failed: KeyError" in caplog.text
+    assert said not in caplog.text
+
+
 async def test_what_cannot_be_kept_is_told_to_the_adapter(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in ("accept", "note", "revise", "withdraw"):
         monkeypatch.setattr(place.inbox, step, away)
