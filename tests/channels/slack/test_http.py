@@ -96,6 +96,7 @@ async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_
             event = {**told[kind]["event"], "ts": question.ts, "text": f"{bot.mention} two"}
             bodies.append(written("events_api", {**told[kind], "event": event})[0])
         mentioned = asyncio.create_task(post(bot, bodies[0], slack.requests.signed(bodies[0])))
+        await asyncio.wait([mentioned], timeout=0.3)  # it is held up
         assert await post(bot, bodies[1], slack.requests.signed(bodies[1])) == 200
         assert await mentioned == 200
         await bot.settled(2)
