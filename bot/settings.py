@@ -20,6 +20,7 @@ from channels.words import spoken
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
 from core.conversations import Follow
 from core.errors import SettingsError
+from core.layout import dotenv
 from core.models.catalog import Endpoints
 from core.secrets import remember
 
@@ -30,6 +31,9 @@ _DISCORD_APPS = "https://discord.com/developers/applications"
 NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"
 
 DEFAULT_MODEL = "gemini-3.5-flash"
+
+#: What is said of the agent that is built in, and of no other.
+_OF_OUR_AGENT = ("agent_name", "agent_instruction", "agent_instruction_file", "tools")
 
 #: Needs no key and no network.
 LOCAL_MODEL = "local/smollm2-135m"
@@ -65,8 +69,10 @@ class Settings(BaseSettings):
     anthropic_api_key: SecretStr | None = None
     anthropic_base_url: str | None = None
 
+    agent: str = ""
     agent_name: str = DEFAULT_NAME
     agent_instruction: str = DEFAULT_INSTRUCTION
+    agent_instruction_file: Path | None = None
     tools: Annotated[tuple[str, ...], NoDecode] = ("core.tools:current_time",)
 
     database_url: str = ""
@@ -103,6 +109,13 @@ class Settings(BaseSettings):
     def _is_name(cls, value: str) -> str:
         if NAME.fullmatch(value) is None:
             raise ValueError(NAME_RULE)
+        return value
+
+    @field_validator("agent_instruction_file")
+    @classmethod
+    def _is_instruction(cls, value: Path | None) -> Path | None:
+        if value is not None and not _read(value).strip():
+            raise ValueError(f"{value} is empty")
         return value
 
     @field_validator("tools", "models", "reply_buttons", mode="before")
@@ -198,6 +211,14 @@ class Settings(BaseSettings):
                 f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {_SLACK_APPS}, your app, under "
                 "OAuth & Permissions"
             )
+        of_ours = [name.upper() for name in _OF_OUR_AGENT if name in self.model_fields_set]
+        if self.agent and of_ours:
+            raise ValueError(
+                f"AGENT: an agent that is brought has a name, an instruction and tools of its own: remove "
+                f"{', '.join(of_ours)}, or AGENT to run the one that is built in"
+            )
+        if {"agent_instruction", "agent_instruction_file"} <= self.model_fields_set:
+            raise ValueError("AGENT_INSTRUCTION_FILE: there is AGENT_INSTRUCTION beside it: remove one of the two")
         if len(self.prompts) > MOST_PROMPTS:
             raise ValueError(f"SUGGESTED_PROMPTS: Slack shows {MOST_PROMPTS} at the most, with | in between")
         if self.catch_up_hours >= self.turns_kept_days * 24:
@@ -275,8 +296,10 @@ class Settings(BaseSettings):
         )
 
     @property
-    def agent(self) -> AgentConfig:
-        return AgentConfig(name=self.agent_name, instruction=self.agent_instruction)
+    def agent_config(self) -> AgentConfig:
+        """The agent that is built in."""
+        file = self.agent_instruction_file
+        return AgentConfig(name=self.agent_name, instruction=_read(file) if file else self.agent_instruction)
 
     def secrets(self) -> list[str]:
         """Every value that must not leave the process."""
@@ -293,6 +316,14 @@ def load() -> Settings:
     """
     try:
         settings = Settings()
+        beside = dotenv(settings.agent) if settings.agent else None
+        if beside is not None and beside != Path(".env").resolve():
+            files: tuple[Path | str, ...] = (beside, ".env")  # pydantic-settings: the last one holds
+
+            class Beside(Settings):
+                model_config = SettingsConfigDict(env_file=files)
+
+            settings = Beside()
     except ValidationError as error:
         raise SettingsError(*(_line(fault) for fault in error.errors(include_input=False))) from None
     except UnicodeDecodeError:
@@ -324,6 +355,15 @@ def _ids(value: object, what: str) -> object:
     if not all(part.isdecimal() for part in ids):
         raise ValueError(f"it must be {what}")
     return tuple(int(part) for part in ids)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} is not UTF-8 text") from None
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read ({error.strerror})") from None
 
 
 def _revealed(secret: SecretStr | None) -> str | None:

@@ -8,6 +8,7 @@ from google.adk.agents import LlmAgent
 from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.apps import App
 from google.adk.models import BaseLlm
+from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 
 from core.errors import SettingsError
@@ -61,4 +62,9 @@ def make_app(
         instruction=instruction,
         tools=list(tools),
     )
-    return App(name=config.name, root_agent=agent, plugins=[GuardPlugin(journal), ChoicePlugin()])
+    return App(name=config.name, root_agent=agent, plugins=ours(journal))
+
+
+def ours(journal: Journal | None = None) -> list[BasePlugin]:
+    """What is added to every app, before the plugins of its own."""
+    return [GuardPlugin(journal), ChoicePlugin()]

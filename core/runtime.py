@@ -14,7 +14,9 @@ from google.adk.agents.invocation_context import InvocationContext, LlmCallsLimi
 from google.adk.agents.run_config import StreamingMode, ToolThreadPoolConfig
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
+from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
 from google.adk.events.event import Event
+from google.adk.memory import InMemoryMemoryService
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService, Session
@@ -41,9 +43,10 @@ _INVENTED_AGENT = re.compile(
 _TOOL_THREADS = 32
 
 
-with warnings.catch_warnings():  # ADK: to go on with a run is an experiment
+with warnings.catch_warnings():  # ADK: to go on with a run, and to keep what a tool may show, are experiments
     warnings.simplefilter("ignore")
     _RESUMABLE = ResumabilityConfig(is_resumable=True)
+    _CREDENTIALS = InMemoryCredentialService()  # it keeps them by app and user
 
 
 class AgentRuntime:
@@ -67,7 +70,11 @@ class AgentRuntime:
         self.sessions = sessions
         self.max_llm_calls = max_llm_calls
         self._runner = _Runner(
-            app=app, session_service=sessions, artifact_service=artifacts or InMemoryArtifactService()
+            app=app,
+            session_service=sessions,
+            artifact_service=artifacts or InMemoryArtifactService(),
+            memory_service=InMemoryMemoryService(),
+            credential_service=_CREDENTIALS,
         )
 
     async def aclose(self) -> None:
