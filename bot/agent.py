@@ -1,12 +1,15 @@
 """The agent that the settings ask for: one that is brought along, or the one that is built in."""
 
 from google.adk.apps import App
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
 
 from bot.settings import Settings
 from core.agent import make_app, ours
 from core.errors import SettingsError, ToolError
 from core.journal import Journal
 from core.layout import agents, load_app
+from core.mcp import load_servers
 from core.models.adapter import ModelAdapter
 from core.models.choice import Choice
 from core.models.registry import register
@@ -32,16 +35,19 @@ def make_agent(settings: Settings, choice: Choice, journal: Journal | None = Non
     """The app, ready to run.
 
     Raises:
-        SettingsError: it cannot be had; names `AGENT` or `TOOLS`.
+        SettingsError: it cannot be had; names `AGENT`, `TOOLS` or `MCP_FILE`.
     """
     register(choice.adapter, default=choice.default)
+    plugins = ours(journal, tool_seconds=settings.tool_seconds)
     if settings.agent:
-        return load_app(settings.agent, ours(journal))
+        return load_app(settings.agent, plugins)
     try:
-        tools = load_tools(settings.tools)
+        tools: list[BaseTool | BaseToolset] = [*load_tools(settings.tools)]
     except ToolError as error:
         raise SettingsError(f"TOOLS: {error}") from error
-    return make_app(settings.agent_config, model=choice.adapter(choice.default), tools=tools, journal=journal)
+    if settings.mcp_file.exists() or "mcp_file" in settings.model_fields_set:
+        tools += load_servers(settings.mcp_file)
+    return make_app(settings.agent_config, model=choice.adapter(choice.default), tools=tools, plugins=plugins)
 
 
 def models(app: App, choice: Choice) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from core.errors import SettingsError
 from core.layout import dotenv
 from core.models.catalog import Endpoints
 from core.secrets import remember
+from core.tools import TOOL_SECONDS
 
 _SLACK_APPS = "https://api.slack.com/apps"
 _DISCORD_APPS = "https://discord.com/developers/applications"
@@ -33,7 +34,7 @@ NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is
 DEFAULT_MODEL = "gemini-3.5-flash"
 
 #: What is said of the agent that is built in, and of no other.
-_OF_OUR_AGENT = ("agent_name", "agent_instruction", "agent_instruction_file", "tools")
+_OF_OUR_AGENT = ("agent_name", "agent_instruction", "agent_instruction_file", "tools", "mcp_file")
 
 #: Needs no key and no network.
 LOCAL_MODEL = "local/smollm2-135m"
@@ -74,6 +75,8 @@ class Settings(BaseSettings):
     agent_instruction: str = DEFAULT_INSTRUCTION
     agent_instruction_file: Path | None = None
     tools: Annotated[tuple[str, ...], NoDecode] = ("core.tools:current_time",)
+    mcp_file: Path = Path("mcp.toml")
+    tool_seconds: float = Field(default=TOOL_SECONDS, gt=0)
 
     database_url: str = ""
     database_connections: int = Field(default=15, ge=3)

@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from google.adk.tools._node_tool import NodeTool  # ADK has no other name for a workflow that is a tool
+from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
@@ -21,6 +23,9 @@ from core.errors import ToolError
 
 #: Tools have threads of their own: one that hangs must not take those by which names are resolved.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
+
+#: How long a call may take, in seconds, unless it is told otherwise.
+TOOL_SECONDS = 120.0
 
 AnyTool = TypeVar("AnyTool", bound=Callable[..., Any] | BaseTool)
 
@@ -83,15 +88,26 @@ def is_idempotent(tool: BaseTool) -> bool:
     return any(getattr(marked, "idempotent", False) is True for marked in (tool, getattr(tool, "func", None)))
 
 
-def contain(tool: BaseTool) -> None:
-    """Let nothing out of a tool that would end the process: `SystemExit` or its like is raised as a `ToolError`."""
+def contain(tool: BaseTool, seconds: float = TOOL_SECONDS) -> None:
+    """Let nothing out of a tool that would end the process, and no call of it last for ever.
+
+    `SystemExit` or its like is raised as a `ToolError`, and so is it when a call has not ended within `seconds`, or
+    those that the tool itself has for an attribute of that name. The thread of a plain function is not ended by that:
+    nothing can. An agent that is a tool takes as long as its turn may.
+    """
     run = tool.run_async
     if getattr(run, "contained", False):
         return
+    limit = None if isinstance(tool, AgentTool | NodeTool) else getattr(tool, "seconds", seconds)
 
     async def contained(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
         try:
-            return await run(args=args, tool_context=tool_context)
+            async with asyncio.timeout(limit) as time:
+                return await run(args=args, tool_context=tool_context)
+        except TimeoutError as error:
+            if not time.expired():
+                raise
+            raise ToolError(f"it has not ended within {limit:g} seconds, and may have taken effect") from error
         except (Exception, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:

@@ -16,7 +16,8 @@ from core import secrets
 from core.errors import StoreError
 from core.journal import Journal
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
-from core.plugins import ERROR_LIMIT, RESULT_LIMIT
+from core.plugins import ERROR_LIMIT
+from core.results import RESULT_LIMIT
 from core.sessions.reopening import reopen
 from core.store.schema import tool_calls
 from core.tools import Tool, adapt, idempotent
