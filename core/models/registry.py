@@ -30,3 +30,4 @@ def register(adapter: Callable[[str], ModelAdapter], *, default: str) -> None:
 
     LLMRegistry.register(Named)
     LlmAgent.set_default_model(default)
+    LlmAgent.set_default_live_model(default)  # ADK looks at that one too when nothing is live

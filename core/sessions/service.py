@@ -4,8 +4,9 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -31,6 +32,14 @@ from core.tokens import TokenCounter
 T = TypeVar("T")
 
 _HEAVY = 256 * 1024  # bytes of media from which a record is made off the event loop
+
+
+class Found(NamedTuple):
+    """A message that a search has found: when it was said, by whom (`user` or `assistant`), and its words."""
+
+    at: str
+    role: str
+    text: str
 
 
 class StoredSession(Session):
@@ -181,6 +190,23 @@ class SessionService(BaseSessionService):
         if is_user_message(event):  # what an earlier turn left open stays unanswered now
             session.events[:] = sendable(session.events)
         return event
+
+    async def search(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[Found]:
+        """What was said in this life of a session with all of the `words` in it, newest first."""
+        c = messages.c
+        query = (
+            sa.select(c.created_at, c.role, c.content)
+            .where(c.session == session.id, c.generation == session.generation, c.role.in_(["user", "assistant"]))
+            .where(*(c.content.icontains(word, autoescape=True) for word in words))
+            .order_by(c.id.desc())
+            .limit(limit)
+        )
+        async with self._database.read() as connection:
+            rows = await connection.execute(query)
+            return [
+                Found(datetime.fromtimestamp(at, UTC).isoformat(timespec="minutes"), role, text)
+                for at, role, text in rows
+            ]
 
     async def reset(self, session_id: str) -> int | None:
         """Start a session over: its messages, its own state and its bytes go; what the app and the user

@@ -35,6 +35,7 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a loader and a registry change of the process is put back."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(LlmAgent, "_default_model", LlmAgent._default_model)
+    monkeypatch.setattr(LlmAgent, "_default_live_model", LlmAgent._default_live_model)
     before, environment, known = set(sys.modules), dict(os.environ), dict(adks._llm_registry_dict)
     yield
     for name in set(sys.modules) - before:
@@ -183,6 +184,7 @@ def test_an_agent_that_names_no_model_has_the_default_and_takes_the_one_that_is_
     (agent,) = agents(load_app(str(folder(agent__py=PLAIN))))
     model = agent.canonical_model
     assert isinstance(model, ModelAdapter)
+    assert agent.canonical_live_model.model == "openai/default"
     assert (model.model, model.is_fixed, set(model.offered)) == ("openai/default", False, set(choice.offered))
 
 
