@@ -1,5 +1,6 @@
 """The agent that the settings ask for: one that is brought along, or the one that is built in."""
 
+from dotenv import dotenv_values
 from google.adk.apps import App
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
@@ -46,7 +47,7 @@ def make_agent(settings: Settings, choice: Choice, journal: Journal | None = Non
     except ToolError as error:
         raise SettingsError(f"TOOLS: {error}") from error
     if settings.mcp_file.exists() or "mcp_file" in settings.model_fields_set:
-        tools += load_servers(settings.mcp_file)
+        tools += load_servers(settings.mcp_file, dotenv_values(".env"))
     return make_app(settings.agent_config, model=choice.adapter(choice.default), tools=tools, plugins=plugins)
 
 

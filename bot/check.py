@@ -13,6 +13,7 @@ from bot.settings import Settings
 from channels.discord import login as discord
 from channels.slack import login as slack
 from core.errors import ParleyError, SettingsError, StoreError
+from core.mcp import McpServer
 from core.models.catalog import probe
 from core.models.choice import Choice
 from core.runtime import AgentRuntime
@@ -114,6 +115,9 @@ async def _agent_and_models(settings: Settings) -> list[Finding]:
                 faults.append(f"{_who_asks(name, choice)}={name}: {error}")
         if app is not None:
             findings += _good(_agent(app))
+            for server in getattr(app.root_agent, "tools", ()):
+                if isinstance(server, McpServer):
+                    findings.append(await _server(server))
             await AgentRuntime(app, InMemorySessionService()).aclose()
     finally:
         await choice.aclose()
@@ -125,6 +129,15 @@ def _who_asks(name: str, choice: Choice) -> str:
     if name == choice.default:
         return "MODEL"
     return "MODELS" if name in choice.offered else "AGENT: its model"
+
+
+async def _server(server: McpServer) -> Finding:
+    try:
+        tools = await server.listed()
+    except Exception as error:  # whatever a foreign program does
+        kind = type(error.__cause__ or error).__name__
+        return Finding(Verdict.FAIL, f"MCP_FILE: the server [{server.name}] does not tell its tools ({kind})")
+    return Finding(Verdict.OK, f"MCP server {server.name}: {', '.join(tool.name for tool in tools) or 'no tools'}")
 
 
 def _agent(app: App) -> str:

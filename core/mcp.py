@@ -124,11 +124,11 @@ class McpServer(BaseToolset):
             log.warning("the MCP server %s did not end as it should (%s)", self.name, type(error).__name__)
 
 
-def load_servers(file: Path, variables: Mapping[str, str] | None = None) -> list[McpServer]:
+def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) -> list[McpServer]:
     """The servers that `file` names, a table each. Nothing is started yet.
 
     Args:
-        variables: what `${NAME}` stands for, before the environment.
+        variables: what `${NAME}` stands for where the environment is silent.
 
     Raises:
         SettingsError: it cannot be read, is malformed, or names a variable that is not set; a line each.
@@ -139,7 +139,7 @@ def load_servers(file: Path, variables: Mapping[str, str] | None = None) -> list
         raise SettingsError(f"MCP_FILE={file}: it cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise SettingsError(f"MCP_FILE={file}: it is not TOML ({type(error).__name__})") from None
-    known = {**os.environ, **(variables or {})}
+    known = {**{name: word for name, word in (variables or {}).items() if word}, **os.environ}
     servers, faults = dict[str, McpConfig](), list[str]()
     for name, table in tables.items():
         try:
