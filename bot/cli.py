@@ -78,7 +78,7 @@ def migrate() -> None:
 
 @cli.command()
 def manifest(platform: manifests.Platform) -> None:
-    """Print what a platform is to be asked for: for Slack, the manifest that the app is made from."""
+    """Print what a platform is to be asked for: the manifest that Slack's app is made from, or Discord's invitation."""
     _say(manifests.manifest(platform, configuration.load()))
 
 

@@ -8,13 +8,15 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
+from bot.values import SLACK_APPS, begins, ids, read, revealed, with_driver
+from channels.attachments import Allowance
 from channels.buttons import Extra
+from channels.context import TOKENS
 from channels.discord.login import DISCORD_API, DiscordSettings, Sessions
 from channels.gaps import Bounds
 from channels.slack.hearing import Direct
-from channels.slack.login import MOST_PROMPTS, PROMPTS, SlackSettings
+from channels.slack.login import MOST_PROMPTS, PROMPTS, Mode, SlackSettings
 from channels.slack.streams import Streaming
 from channels.words import spoken
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
@@ -24,8 +26,8 @@ from core.layout import dotenv
 from core.models.catalog import Endpoints
 from core.secrets import remember
 from core.tools import TOOL_SECONDS
+from core.vault import SHORTEST_KEY
 
-_SLACK_APPS = "https://api.slack.com/apps"
 _DISCORD_APPS = "https://discord.com/developers/applications"
 
 #: What is missing when there is no platform to run on.
@@ -50,7 +52,15 @@ class Settings(BaseSettings):
     slack_api_url: str = "https://slack.com/api/"
     slack_streaming: Streaming = "auto"
     slack_dm: Direct = "thread"
+    slack_mode: Mode = "socket"
+    slack_signing_secret: SecretStr | None = None
+    slack_sockets: int = Field(default=1, ge=1, le=2)
+    slack_client_id: str = ""
+    slack_client_secret: SecretStr | None = None
+    slack_external: bool = False
     suggested_prompts: str = " | ".join(PROMPTS)
+    answer_bots: bool = False
+    bot_loop_limit: int = Field(default=5, gt=0)
 
     discord_bot_token: SecretStr | None = None
     discord_api_url: str = DISCORD_API
@@ -83,6 +93,10 @@ class Settings(BaseSettings):
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
+    context_tokens: int = Field(default=TOKENS, ge=0)
+
+    file_max_mb: int = Field(default=10, ge=0)
+    files_max: int = Field(default=5, ge=0)
 
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
@@ -99,6 +113,8 @@ class Settings(BaseSettings):
     catch_up_hours: float = Field(default=24, ge=0)
     catch_up_messages: int = Field(default=100, gt=0)
 
+    port: int = Field(default=3000, ge=0, le=65535)
+    secret_key: SecretStr | None = None
     log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")
 
     @field_validator("*", mode="before")
@@ -117,7 +133,7 @@ class Settings(BaseSettings):
     @field_validator("agent_instruction_file")
     @classmethod
     def _is_instruction(cls, value: Path | None) -> Path | None:
-        if value is not None and not _read(value).strip():
+        if value is not None and not read(value).strip():
             raise ValueError(f"{value} is empty")
         return value
 
@@ -135,12 +151,12 @@ class Settings(BaseSettings):
     @field_validator("slack_bot_token")
     @classmethod
     def _is_bot_token(cls, value: SecretStr | None) -> SecretStr | None:
-        return _begins(value, "xoxb-", "OAuth & Permissions")
+        return begins(value, "xoxb-", "OAuth & Permissions")
 
     @field_validator("slack_app_token")
     @classmethod
     def _is_app_token(cls, value: SecretStr | None) -> SecretStr | None:
-        return _begins(value, "xapp-", "Basic Information, App-Level Tokens (scope connections:write)")
+        return begins(value, "xapp-", "Basic Information, App-Level Tokens (scope connections:write)")
 
     @field_validator("discord_bot_token")
     @classmethod
@@ -152,12 +168,12 @@ class Settings(BaseSettings):
     @field_validator("discord_guilds", mode="before")
     @classmethod
     def _are_servers(cls, value: object) -> object:
-        return _ids(value, "ids of servers, with commas in between (right-click a server, Copy Server ID)")
+        return ids(value, "ids of servers, with commas in between (right-click a server, Copy Server ID)")
 
     @field_validator("discord_free_channels", mode="before")
     @classmethod
     def _are_channels(cls, value: object) -> object:
-        return _ids(value, "ids of channels, with commas in between (right-click a channel, Copy Channel ID)")
+        return ids(value, "ids of channels, with commas in between (right-click a channel, Copy Channel ID)")
 
     @field_validator("slack_api_url", "discord_api_url", "google_base_url", "openai_base_url", "anthropic_base_url")
     @classmethod
@@ -184,44 +200,12 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _with_driver(cls, value: str) -> str:
-        """Heroku says `postgres://`; SQLAlchemy wants to be told the driver."""
-        for prefix in ("postgres://", "postgresql://"):
-            if value.startswith(prefix):
-                value = f"postgresql+asyncpg://{value.removeprefix(prefix)}"
-        if value.startswith("sqlite://"):
-            value = f"sqlite+aiosqlite://{value.removeprefix('sqlite://')}"
-        if value and not value.startswith(("postgresql+asyncpg://", "sqlite+aiosqlite://")):
-            raise ValueError("it must be a postgresql:// or sqlite:/// URL")
-        if value:
-            try:
-                url = make_url(value)
-            except (ArgumentError, ValueError):
-                raise ValueError("it is not a URL") from None
-            if "sslmode" in url.query:  # libpq's name for what asyncpg calls `ssl`
-                query = {"ssl" if name == "sslmode" else name: word for name, word in url.query.items()}
-                value = url.set(query=query).render_as_string(hide_password=False)
-        return value
+        return with_driver(value)
 
     @model_validator(mode="after")
     def _agree(self) -> "Settings":
-        if self.slack_bot_token and not self.slack_app_token:
-            raise ValueError(
-                f"SLACK_APP_TOKEN is missing beside SLACK_BOT_TOKEN: make one at {_SLACK_APPS}, your app, under "
-                "Basic Information, App-Level Tokens (scope connections:write)"
-            )
-        if self.slack_app_token and not self.slack_bot_token:
-            raise ValueError(
-                f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {_SLACK_APPS}, your app, under "
-                "OAuth & Permissions"
-            )
-        of_ours = [name.upper() for name in _OF_OUR_AGENT if name in self.model_fields_set]
-        if self.agent and of_ours:
-            raise ValueError(
-                f"AGENT: an agent that is brought has a name, an instruction and tools of its own: remove "
-                f"{', '.join(of_ours)}, or AGENT to run the one that is built in"
-            )
-        if {"agent_instruction", "agent_instruction_file"} <= self.model_fields_set:
-            raise ValueError("AGENT_INSTRUCTION_FILE: there is AGENT_INSTRUCTION beside it: remove one of the two")
+        self._check_slack()
+        self._check_agent()
         if len(self.prompts) > MOST_PROMPTS:
             raise ValueError(f"SUGGESTED_PROMPTS: Slack shows {MOST_PROMPTS} at the most, with | in between")
         if self.catch_up_hours >= self.turns_kept_days * 24:
@@ -235,6 +219,50 @@ class Settings(BaseSettings):
                 "`heroku addons:create heroku-postgresql`, or set ALLOW_EPHEMERAL_DATABASE=1 to lose all memory daily"
             )
         return self
+
+    def _check_agent(self) -> None:
+        of_ours = [name.upper() for name in _OF_OUR_AGENT if name in self.model_fields_set]
+        if self.agent and of_ours:
+            raise ValueError(
+                f"AGENT: an agent that is brought has a name, an instruction and tools of its own: remove "
+                f"{', '.join(of_ours)}, or AGENT to run the one that is built in"
+            )
+        if {"agent_instruction", "agent_instruction_file"} <= self.model_fields_set:
+            raise ValueError("AGENT_INSTRUCTION_FILE: there is AGENT_INSTRUCTION beside it: remove one of the two")
+
+    def _check_slack(self) -> None:
+        """What Slack is reached by must be whole: one workspace's token or the app's own keys, and a way to hear it."""
+        several = bool(self.slack_client_id)
+        if several != bool(self.slack_client_secret):
+            raise ValueError(
+                "SLACK_CLIENT_ID and SLACK_CLIENT_SECRET belong together: copy both at "
+                f"{SLACK_APPS}, your app, under Basic Information"
+            )
+        if several and self.slack_bot_token:
+            raise ValueError("SLACK_BOT_TOKEN is for one workspace, and SLACK_CLIENT_ID for several: unset one of them")
+        if several and (self.secret_key is None or len(self.secret_key.get_secret_value()) < SHORTEST_KEY):
+            raise ValueError(
+                f"SECRET_KEY: the tokens of workspaces are kept encrypted with it: set {SHORTEST_KEY} random "
+                "characters or more (`openssl rand -hex 32`), and keep them"
+            )
+        token = "SLACK_BOT_TOKEN" if self.slack_bot_token else "SLACK_CLIENT_ID"
+        if not several and not self.slack_bot_token:
+            if self.slack_app_token:
+                raise ValueError(
+                    f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {SLACK_APPS}, your app, under "
+                    "OAuth & Permissions"
+                )
+            return
+        if self.slack_mode == "socket" and not self.slack_app_token:
+            raise ValueError(
+                f"SLACK_APP_TOKEN is missing beside {token}: make one at {SLACK_APPS}, your app, under "
+                "Basic Information, App-Level Tokens (scope connections:write)"
+            )
+        if self.slack_mode == "http" and not self.slack_signing_secret:
+            raise ValueError(
+                f"SLACK_SIGNING_SECRET is missing beside SLACK_MODE=http: copy it at {SLACK_APPS}, your app, under "
+                "Basic Information, App Credentials"
+            )
 
     @property
     def database(self) -> str:
@@ -252,16 +280,29 @@ class Settings(BaseSettings):
 
     @property
     def slack(self) -> SlackSettings | None:
-        if self.slack_bot_token is None or self.slack_app_token is None:
+        if self.slack_bot_token is None and not self.slack_client_id:
             return None
         return SlackSettings(
-            bot_token=self.slack_bot_token.get_secret_value(),
-            app_token=self.slack_app_token.get_secret_value(),
+            bot_token=revealed(self.slack_bot_token) or "",
+            app_token=revealed(self.slack_app_token) or "",
             api_url=self.slack_api_url,
             streaming=self.slack_streaming,
             direct=self.slack_dm,
             prompts=self.prompts,
+            mode=self.slack_mode,
+            signing_secret=revealed(self.slack_signing_secret) or "",
+            sockets=self.slack_sockets,
+            external=self.slack_external,
+            client_id=self.slack_client_id,
+            client_secret=revealed(self.slack_client_secret) or "",
+            answers_bots=self.answer_bots,
+            bot_loop_limit=self.bot_loop_limit,
         )
+
+    @property
+    def vault_key(self) -> str:
+        """What the tokens of several workspaces are encrypted with; empty where there is one."""
+        return revealed(self.secret_key) or "" if self.slack_client_id else ""
 
     @property
     def prompts(self) -> tuple[str, ...]:
@@ -284,17 +325,21 @@ class Settings(BaseSettings):
         )
 
     @property
+    def allowance(self) -> Allowance:
+        return Allowance(most_bytes=self.file_max_mb * 2**20, most_files=self.files_max)
+
+    @property
     def catch_up(self) -> Bounds:
         return Bounds(hours=self.catch_up_hours, messages=self.catch_up_messages)
 
     @property
     def endpoints(self) -> Endpoints:
         return Endpoints(
-            google_api_key=_revealed(self.google_api_key),
+            google_api_key=revealed(self.google_api_key),
             google_base_url=self.google_base_url,
-            openai_api_key=_revealed(self.openai_api_key),
+            openai_api_key=revealed(self.openai_api_key),
             openai_base_url=self.openai_base_url,
-            anthropic_api_key=_revealed(self.anthropic_api_key),
+            anthropic_api_key=revealed(self.anthropic_api_key),
             anthropic_base_url=self.anthropic_base_url,
         )
 
@@ -302,7 +347,7 @@ class Settings(BaseSettings):
     def agent_config(self) -> AgentConfig:
         """The agent that is built in."""
         file = self.agent_instruction_file
-        return AgentConfig(name=self.agent_name, instruction=_read(file) if file else self.agent_instruction)
+        return AgentConfig(name=self.agent_name, instruction=read(file) if file else self.agent_instruction)
 
     def secrets(self) -> list[str]:
         """Every value that must not leave the process."""
@@ -343,31 +388,3 @@ def _line(fault: object) -> str:
     variable = str(fault["loc"][0]).upper() if fault["loc"] else ""
     said = str(fault["msg"]).removeprefix("Value error, ")
     return f"{variable}: {said}" if variable else said
-
-
-def _begins(value: SecretStr | None, prefix: str, where: str) -> SecretStr | None:
-    if value is not None and not value.get_secret_value().startswith(prefix):
-        raise ValueError(f"it must begin with {prefix}; copy it at {_SLACK_APPS}, your app, under {where}")
-    return value
-
-
-def _ids(value: object, what: str) -> object:
-    if not isinstance(value, str):
-        return value
-    ids = [part.strip() for part in value.split(",") if part.strip()]
-    if not all(part.isdecimal() for part in ids):
-        raise ValueError(f"it must be {what}")
-    return tuple(int(part) for part in ids)
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{file} is not UTF-8 text") from None
-    except OSError as error:
-        raise ValueError(f"{file} cannot be read ({error.strerror})") from None
-
-
-def _revealed(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None

@@ -27,6 +27,7 @@ TRIED = "I was interrupted several times while I answered this."
 TOO_LONG = "This took longer than I may take."
 GOES_ON = "_The answer goes on; all of it will be in a file._"
 IN_FILE = "_The whole answer is in the file answer.md._"
+NOT_ATTACHED = "I could not attach the file {name} ({size}) here."
 TURN = "(turn `{id}`)"
 WAITED = " ({seconds} s)"
 USING = "_Using {tool}…_"
@@ -80,6 +81,15 @@ STATUS_WAITING = "Waiting: {count}"
 STATUS_RUNS = "I am answering right now."
 STATUS_RESTS = "I am not answering anything right now."
 
+# to who gives a command or uses a shortcut in Slack
+WHICH_TO_RESET = "Which conversation shall I forget?"
+WHICH_TO_EXPORT = "Which conversation do you want to have?"
+SENT_DIRECTLY = "I have sent it to you directly."
+YOUR_QUESTION = "Your question"
+ASK = "Ask"
+CANCEL = "Cancel"
+NOT_A_MEMBER = "I cannot write there. Invite me to that channel, and ask again."
+
 # what the commands do
 RESET_DOES = "start over: I forget what was said in this conversation"
 STOP_DOES = "stop the answer that I am giving you"
@@ -89,7 +99,9 @@ EXPORT_DOES = "give what was said in this conversation as a file"
 MUTE_DOES = "keep quiet in this conversation unless somebody calls me by name"
 LISTEN_DOES = "listen again to what follows on my answers"
 HELP_DOES = "tell all this"
+MODEL_NAME = "the model to be chosen"
 ASK_DOES = "ask me something"
+ASK_WHAT = "the question"
 ASK_ABOUT = "Ask about this"
 
 _LOCALES = Path(__file__).with_name("locales")

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.again import is_followed
-from core.inbound import Inbound
+from core.inbound import BOT, Inbound
 from core.stopping import Halt, Stopped, stop, stop_turn
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
@@ -235,6 +235,16 @@ class Conversations:
         """
         return await self._change(session_id, muted=is_muted)
 
+    async def is_muted(self, session_id: str) -> bool:
+        """Whether a session is there that is answered only when the bot is called.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            row = await _session(connection, session_id)
+        return row is not None and bool(row.muted)
+
     async def recent(self, place: str, author: str, limit: int) -> list[Recent]:
         """The sessions at a place that somebody took part in since they were last started over, the newest first.
 
@@ -305,6 +315,18 @@ class Conversations:
         async with self._database.write() as connection:
             await insert_new(connection, inbox, overheard)
         return False
+
+    async def bots_in_a_row(self, session_id: str, most: int) -> int:
+        """How many of the newest messages of a session bots have said since a person spoke, up to `most`.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        newest = inbox.c.sent_at.desc(), inbox.c.id.desc()
+        spoke = sa.select(inbox.c.author).where(inbox.c.session == session_id).order_by(*newest).limit(most)
+        async with self._database.read() as connection:
+            authors = (await connection.execute(spoke)).scalars().all()
+        return next((n for n, author in enumerate(authors) if not author.startswith(BOT)), len(authors))
 
     async def latest(self, turn_id: str) -> Latest | None:
         """What stands where a turn's reply does, if it is not forgotten.

@@ -22,6 +22,10 @@ class Attachment:
     source: Mapping[str, Any]
 
 
+#: What the id of an author begins with that is a bot.
+BOT = "bot:"
+
+
 @dataclass(frozen=True, slots=True)
 class Inbound:
     """One message that asks for an answer.
@@ -32,10 +36,11 @@ class Inbound:
         place: who or where the conversation is, stable over its sessions: ADK's `user_id`.
         channel: the name of the adapter that heard it, and that shows the answer.
         address: where the answer is to be shown, in the adapter's own words (JSON).
-        author: the platform's id of who wrote it.
+        author: the platform's id of who wrote it; of a bot, behind `BOT`.
         text: what was said, without the mention that called the bot.
         sent_at: when the platform got it, in seconds since the epoch: the order within the session.
         attachments: the files that came along.
+        brings: the messages that it passes on or replies to, in the adapter's own words (JSON).
     """
 
     event_key: str
@@ -47,6 +52,12 @@ class Inbound:
     text: str
     sent_at: float
     attachments: tuple[Attachment, ...] = ()
+    brings: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def is_bot(self) -> bool:
+        """Whether a bot wrote it."""
+        return self.author.startswith(BOT)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,7 +70,8 @@ class Inbound:
             ValueError: it is something else.
         """
         try:
-            return cls(**{**data, "attachments": tuple(Attachment(**file) for file in data["attachments"])})
+            files = tuple(Attachment(**file) for file in data["attachments"])
+            return cls(**{**data, "attachments": files, "brings": tuple(data.get("brings", ()))})
         except (TypeError, KeyError) as error:
             raise ValueError("it is no message") from error
 

@@ -15,10 +15,11 @@ from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import SessionResetError
+from core.fence import Fence, fenced
 from core.sessions.record import jsonable
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
-from core.store.schema import sessions, tool_calls
+from core.store.schema import sessions, tool_calls, turns
 
 T = TypeVar("T")
 
@@ -33,6 +34,8 @@ class Call:
     Attributes:
         run: the ADK invocation that makes it.
         generation: the session's; a call of a generation that a reset has ended is not begun.
+        fence: the turn whose run makes it, if one does. A call of one that another worker has is neither begun nor
+            ended.
     """
 
     session: str
@@ -41,6 +44,7 @@ class Call:
     id: str
     tool: str
     arguments: Mapping[str, Any]
+    fence: Fence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class Journal:
 
         Raises:
             SessionResetError: the session has been reset.
+            TurnLostError: another worker has the turn.
             StoreError: it cannot be written, so the call must not be made.
         """
         begun = _begun(call)
@@ -110,14 +115,20 @@ class Journal:
         """Write what came of a call. One that was not begun, or was reset meanwhile, has no end.
 
         Raises:
+            TurnLostError: another worker has the turn.
             StoreError: it cannot be written.
         """
         done = jsonable(actions.model_dump(exclude_none=True, exclude_defaults=True))
         ended = {"state": "ended", "result": _packed(result), "actions": done or None}
 
         async def write(connection: AsyncConnection) -> None:
-            is_begun = tool_calls.c.state == "begun"
-            await connection.execute(sa.update(tool_calls).where(_is(call), is_begun).values(**ended))
+            update = sa.update(tool_calls).where(_is(call), tool_calls.c.state == "begun").values(**ended)
+            if call.fence is None:
+                await connection.execute(update)
+                return
+            own = sa.select(turns.c.id).where(call.fence.is_own).with_for_update(read=True)
+            if not (await connection.execute(update.where(own.exists()))).rowcount:
+                await call.fence.check(connection)
 
         await self._written(call, write)
 
@@ -130,10 +141,15 @@ class Journal:
 
 
 async def _hold(connection: AsyncConnection, call: Call) -> None:
-    """Keep a reset of the session out until the transaction ends."""
+    """Keep a reset of the session out until the transaction ends, and who would take the turn."""
     lives = sa.select(sessions.c.id).where(sessions.c.id == call.session, sessions.c.generation == call.generation)
-    if (await connection.execute(lives.with_for_update(read=True))).first() is None:
-        raise SessionResetError.of(call.session, call.generation)
+    if call.fence is not None:
+        lives = fenced(lives, call.fence.is_own)
+    if (await connection.execute(lives.with_for_update(read=True))).first() is not None:
+        return
+    if call.fence is not None:
+        await call.fence.check(connection)
+    raise SessionResetError.of(call.session, call.generation)
 
 
 def _key(call: Call) -> dict[str, str]:

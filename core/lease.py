@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,8 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.errors import StoreError
 from core.secrets import traced
 from core.store.database import Database
-from core.store.schema import turns, workers
-from core.store.statement import Statement
+from core.store.schema import workers
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +38,13 @@ class Lease:
         self._database = database
         self._seconds = seconds
         self._sure_from = 0.0
+        self._until = 0.0
         self.worker = uuid.uuid4().hex[:12]
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has certainly not ended. Else what this worker ran may be another one's."""
+        return _now() < self._until
 
     async def take(self) -> None:
         """Begin to work.
@@ -81,28 +85,13 @@ class Lease:
         return owner.is_(None) | owner.not_in(at_work)
 
     async def _write(self, connection: AsyncConnection) -> None:
-        until = self._database.now + self._seconds if not self._database.is_sqlite else sa.literal(float("inf"))
+        began, seconds = _now(), float("inf") if self._database.is_sqlite else self._seconds
+        until = sa.literal(seconds) if self._database.is_sqlite else self._database.now + seconds
         renewed = sa.update(workers).where(workers.c.id == self.worker).values(lease=until)
         if not (await connection.execute(renewed)).rowcount:
             await connection.execute(sa.insert(workers).values(id=self.worker, lease=until, live={}))
+        self._until = began + seconds
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def writes_own(
-    states: Collection[str], *columns: str, only: Sequence[sa.ColumnElement[bool]] = (), **values: Any
-) -> Statement:
-    """Writes these columns of a turn that is in one of the states, and one's own: of the worker and the attempt that it
-    is run with. Of any other it writes nothing.
-    """
-    ours = (
-        turns.c.id == sa.bindparam("the_turn", type_=sa.Text),
-        turns.c.owner == sa.bindparam("the_worker", type_=sa.Text),
-        turns.c.attempt == sa.bindparam("the_attempt", type_=sa.Integer),
-        sa.or_(*(turns.c.state == state for state in sorted(states))),
-        *only,
-    )
-    new = {name: sa.bindparam(f"new_{name}", type_=turns.c[name].type) for name in columns}
-    return Statement(lambda _dialect: sa.update(turns).where(*ours).values(**new, **values).returning(turns.c.id))

@@ -12,6 +12,7 @@ from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 
 from core.errors import ToolError
 from core.journal import Call, Entry, Journal
+from core.outputs import kept
 from core.results import told
 from core.secrets import redact
 from core.sessions.history import INTERRUPTED
@@ -76,8 +77,8 @@ class GuardPlugin(BasePlugin):
         """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
         if isinstance(result, _Recorded):
             return None
-        said = told(result)
         call = self._call(tool, tool_args, tool_context)
+        said = told(result if call is None else await kept(result, tool.name, tool_context))
         if self._journal is not None and call is not None:
             await self._journal.end(call, said, tool_context.actions)
         return None if said == result else said
@@ -105,6 +106,7 @@ class GuardPlugin(BasePlugin):
             id=tool_context.function_call_id or tool.name,
             tool=tool.name,
             arguments=tool_args,
+            fence=session.fence,
         )
 
 

@@ -3,7 +3,7 @@
 import logging
 import re
 import warnings
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from copy import copy
 from typing import Any
@@ -23,9 +23,13 @@ from google.adk.sessions import InMemorySessionService, Session
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
+from core.artifacts import Artifacts, Made
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
 from core.events import StreamEvent
+from core.fence import Fence
+from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
+from core.models.provider import MOST_TAKE, Takes
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
 from core.steps import Steps, open_calls
@@ -69,13 +73,24 @@ class AgentRuntime:
         self.app = app
         self.sessions = sessions
         self.max_llm_calls = max_llm_calls
+        self._artifacts = artifacts or InMemoryArtifactService()
         self._runner = _Runner(
             app=app,
             session_service=sessions,
-            artifact_service=artifacts or InMemoryArtifactService(),
+            artifact_service=self._artifacts,
             memory_service=InMemoryMemoryService(),
             credential_service=_CREDENTIALS,
         )
+
+    def takes(self, model: str | None = None) -> Takes:
+        """The files that the agent can be given, if it asks that model; of models that are not ours, what most take."""
+        agent = self.app.root_agent
+        asked = agent.canonical_model if isinstance(agent, LlmAgent) else None
+        return asked.takes(model) if isinstance(asked, ModelAdapter) else MOST_TAKE
+
+    async def made(self, session_id: str, run_id: str) -> list[Made]:
+        """The files that a run has made, in the order in which it did."""
+        return await self._artifacts.made(session_id, run_id) if isinstance(self._artifacts, Artifacts) else []
 
     async def aclose(self) -> None:
         """Close the agent's toolsets and plugins."""
@@ -87,11 +102,13 @@ class AgentRuntime:
         user_id: str,
         session_id: str,
         text: str,
+        media: Sequence[types.Part] = (),
         speaker: str = "",
         streaming: bool = True,
         model: str | None = None,
         run_id: str | None = None,
         generation: int | None = None,
+        fence: Fence | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
 
@@ -99,11 +116,14 @@ class AgentRuntime:
         (seeds: hallucination retry).
 
         Args:
+            media: files that came with the text, as `core.media.part` makes them.
             model: the full name of the one that was chosen; none for the default. It takes a `ChoicePlugin`.
             run_id: what the run stores is stored under it, and under `correction_of` it. A run that goes on with what
                 an earlier one has stored under the same id does not store `text` again, and its reply begins with
                 what that one has said.
             generation: the session's, when it was asked. If it was started over since, that is the run's error.
+            fence: the turn that is run, with a `run_id`. Once another worker has it, the run stores nothing and begins
+                no tool: `TurnLostError` is its error.
         """
         said: dict[str, Any] = {
             "user_id": user_id,
@@ -112,9 +132,10 @@ class AgentRuntime:
             "streaming": streaming,
             "model": model,
             "generation": generation,
+            "fence": fence,
         }
         failed: StreamEvent | None = None
-        async with aclosing(self._stream_once(text=text, run_id=run_id, **said)) as events:
+        async with aclosing(self._stream_once(text=text, media=media, run_id=run_id, **said)) as events:
             async for event in events:
                 if event.type == "error" and not event.call_id:
                     failed = event
@@ -158,16 +179,20 @@ class AgentRuntime:
         text: str,
         speaker: str,
         streaming: bool,
+        media: Sequence[types.Part] = (),
         model: str | None = None,
         run_id: str | None = None,
         generation: int | None = None,
+        fence: Fence | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
         runner = copy(self._runner)
+        if run_id is not None and isinstance(self._artifacts, Artifacts):
+            runner.artifact_service = self._artifacts.of(run_id, generation)
         run = runner.run_async(
             user_id=user_id,
             session_id=session_id,
             invocation_id=run_id,
-            new_message=types.UserContent(parts=[types.Part(text=text)]),
+            new_message=types.UserContent(parts=[types.Part(text=text), *media]),
             state_delta={"temp:speaker": speaker} if speaker else None,
             run_config=ChosenRun(
                 model=model,
@@ -179,7 +204,7 @@ class AgentRuntime:
         steps = Steps()
         try:
             if run_id is not None:
-                stored = await runner.stored(run_id, generation, user_id=user_id, session_id=session_id)
+                stored = await runner.stored(run_id, generation, fence, user_id=user_id, session_id=session_id)
                 for told in steps.retold(stored):
                     yield told
             async with aclosing(run) as events:
@@ -236,7 +261,7 @@ class _Runner(Runner):
 
     _session: Session | None = None
 
-    async def stored(self, run_id: str, generation: int | None, **session: str) -> list[Event]:
+    async def stored(self, run_id: str, generation: int | None, fence: Fence | None, **session: str) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
 
         Raises:
@@ -247,6 +272,8 @@ class _Runner(Runner):
         found = self._session.generation if isinstance(self._session, StoredSession) else generation
         if generation is not None and generation != found:
             raise SessionResetError.of(self._session.id, generation)
+        if isinstance(self._session, StoredSession):
+            self._session.keep_to(fence)
         if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
             raise _CorrectedError
         return _of_run(self._session, run_id)

@@ -51,6 +51,8 @@ class Steps:
             yield StreamEvent("tool_start", tool=call.name or "", call_id=call.id or "", data=call.args or {})
         for response in event.get_function_responses():
             yield from _tool_end(response)
+        for name, version in event.actions.artifact_delta.items():
+            yield StreamEvent("file", data={"name": name, "version": version})
         if event.usage_metadata is not None:
             self._usage = _add(self._usage, event.usage_metadata)
         self._error_code = "" if _visible_text(event).strip() else event.error_code or ""

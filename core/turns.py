@@ -24,11 +24,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import TurnLostError
+from core.fence import OWN, Fence, writes_own
 from core.inbound import Inbound
-from core.lease import Lease, writes_own
+from core.lease import Lease
 from core.overtaking import is_overtaken, take_in
-from core.sessions.reopening import reopen, rewind
+from core.sessions.reopening import is_stored, reopen, rewind
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
@@ -53,7 +53,6 @@ WAITED = 0.2
 State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
 Ended = Literal["done", "failed", "cancelled"]
 Kind = Literal["message"] | Again
-
 
 #: From which state to which a turn may go, and when it does.
 STEPS: Mapping[tuple[State, State], str] = {
@@ -121,6 +120,10 @@ class Turns:
         """Whose sight this is."""
         return self._lease.worker
 
+    def fence(self, turn: Turn) -> Fence:
+        """What lets a run of the turn write, for as long as it is this worker's."""
+        return Fence(turn.id, self._lease.worker, turn.attempt)
+
     async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
         """Take up turns that nobody runs, and begin the next one of each session that has messages waiting and no
         turn under way.
@@ -152,6 +155,21 @@ class Turns:
             async with self._database.write() as connection:
                 await self._notices.post(connection, f"{turn_id} {ANEW}")
         return turn_id
+
+    async def hold(self, turn: Turn) -> None:
+        """See that the turn is this worker's still, before more of it is shown: once the lease may have ended.
+
+        Raises:
+            TurnLostError: another worker has taken the turn.
+        """
+        if not self._lease.holds:
+            await self._write(turn, OWN)
+
+    async def is_asked(self, turn: Turn) -> bool:
+        """Whether the run of a turn has stored already what it is asked."""
+        asked = sa.select(is_stored(turn.session_id, turn.generation, turn.origin))
+        async with self._database.read() as connection:
+            return bool((await connection.execute(asked)).scalar())
 
     async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages.
@@ -236,14 +254,13 @@ class Turns:
 
     async def _end_over(self, turn: Turn, state: Ended, values: Mapping[str, Any]) -> None:
         """End a turn of a generation that a reset has ended, or whose messages were deleted."""
-        ours = (turns.c.owner == self._lease.worker) & (turns.c.attempt == turn.attempt)
-        here = (turns.c.id == turn.id) & ours & turns.c.state.in_(_before(state))
+        here = self.fence(turn).is_own & turns.c.state.in_(_before(state))
         text = sa.case((turns.c.cancel == RESET, None), else_=turns.c.text)
         ended = sa.update(turns).where(here).values(**values, state=state, text=text).returning(turns.c.cancel)
         async with self._database.write() as connection:
             row = (await connection.execute(ended)).one_or_none()
             if row is None:
-                raise _lost(turn)
+                raise self.fence(turn).lost
             if row.cancel == RESET:
                 answered = inbox.c.turn.in_((turn.id, turn.origin))
                 await connection.execute(sa.update(inbox).where(answered).values(inbound=None, revised=None))
@@ -253,15 +270,14 @@ class Turns:
     async def _write(self, turn: Turn, statement: Statement, **values: Any) -> None:
         async def work() -> None:
             if not await self._execute(turn, statement, values):
-                raise _lost(turn)
+                raise self.fence(turn).lost
 
         await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
 
     async def _execute(self, turn: Turn, statement: Statement, values: Mapping[str, Any]) -> bool:
         """Whether a row was written."""
-        mine = {"the_turn": turn.id, "the_worker": self._lease.worker, "the_attempt": turn.attempt}
         new = {f"new_{name}": value for name, value in values.items()}
-        return bool(await self._database.run(statement, **mine, **new))
+        return bool(await self._database.run(statement, **self.fence(turn).values, **new))
 
     async def _resume(self, connection: AsyncConnection, limit: int, running: Collection[str]) -> list[Turn]:
         # what it runs is not to be taken up by itself either, though its lease may have ended while it was held up
@@ -359,10 +375,6 @@ async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Tu
     kind = await begin_again(connection, parent, first.kind)
     said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
     return replace(turn, kind=kind, origin=parent.origin, messages=said, chunks=tuple(parent.chunks or ()))
-
-
-def _lost(turn: Turn) -> TurnLostError:
-    return TurnLostError(f"turn {turn.id} is another worker's")
 
 
 def _before(state: State) -> set[State]:

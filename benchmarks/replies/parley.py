@@ -6,6 +6,8 @@ from typing import Any
 
 from benchmarks.replies.contender import Writer, Writing
 from benchmarks.replies.stage import DiscordStage, Question, SlackStage
+from channels.buttons import EXTRAS, growing, under_answer
+from channels.channel import Surface
 from channels.discord.api import DiscordApi
 from channels.discord.login import DiscordSettings, make_client
 from channels.discord.surface import DiscordSurface
@@ -14,12 +16,33 @@ from channels.reply import Reply
 from channels.slack.api import SlackApi
 from channels.slack.login import SlackSettings, client
 from channels.slack.streams import LIFETIME, Streams, StreamSurface
+from channels.words import ENGLISH
 
 NAME = "Parley"
 
 
 async def keep(ids: Sequence[str]) -> None:
     """The ids are not stored here: the bench is about what is shown."""
+
+
+class Buttoned:
+    """A reply that ends with the buttons that the bot puts under it."""
+
+    def __init__(self, reply: Reply, name: str) -> None:
+        self._reply = reply
+        self._buttons = under_answer(name, ENGLISH, EXTRAS)
+        self.feed = reply.feed
+
+    async def close(self, text: str) -> None:
+        await self._reply.close(text, controls=self._buttons)
+
+
+@asynccontextmanager
+async def written(surface: Surface, question: Question) -> AsyncIterator[Writer]:
+    """A reply as the bot shows it."""
+    name = str(question.number)
+    async with Reply(surface, keep=keep, controls=growing(name, ENGLISH)) as reply:
+        yield Buttoned(reply, name)
 
 
 async def no_sign(address: Mapping[str, Any]) -> None:
@@ -44,7 +67,7 @@ class _OnSlack(Writing):
             "ts": question.message,
         }
         surface = StreamSurface(self._api, self._receipts, address, f"turn {question.number}", self._streams)
-        return Reply(surface, keep=keep)
+        return written(surface, question)
 
 
 class _OnDiscord(Writing):
@@ -55,7 +78,7 @@ class _OnDiscord(Writing):
     def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
         address = {"channel": question.place, "message": question.message}
         surface = DiscordSurface(self._api, self._receipts, address)
-        return Reply(surface, keep=keep)
+        return written(surface, question)
 
 
 @asynccontextmanager

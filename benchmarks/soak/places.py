@@ -1,7 +1,9 @@
 """Where people talk to the bot in a soak, on both platforms."""
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
+from benchmarks.soak.script import names
 from sandbox.discord import Channel as DiscordChannel
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import Message as SlackMessage
@@ -30,6 +32,9 @@ class Platform(Protocol):
     def settings(self) -> dict[str, str]: ...
 
     def place(self, number: int) -> Place: ...
+
+    def heard_at(self) -> dict[str, float]:
+        """When each message was heard first, as far as the platform knows: on the monotonic clock, in seconds."""
 
 
 class SlackThread:
@@ -67,6 +72,16 @@ class Slack:
         channel = self.sandbox.channels.get(name) or self.sandbox.add_channel(name)
         return SlackThread(self.sandbox, channel.id)
 
+    def heard_at(self) -> dict[str, float]:
+        """Slack knows what it was acknowledged; the bot does so when a message is kept."""
+        return _first(
+            (event.get("text", ""), envelope.acknowledged_at)
+            for envelope in self.sandbox.envelopes
+            if envelope.acknowledged_at is not None
+            for event in [envelope.payload.get("event", {})]
+            if event.get("user") != self.sandbox.bot_user_id
+        )
+
 
 class DiscordRoom:
     def __init__(self, discord: DiscordSandbox, channel: DiscordChannel) -> None:
@@ -92,3 +107,21 @@ class Discord:
 
     def place(self, number: int) -> DiscordRoom:
         return DiscordRoom(self.sandbox, self.sandbox.add_channel(f"soak-{number}"))
+
+    def heard_at(self) -> dict[str, float]:
+        """Discord knows what it has told a client that was there, or had come back."""
+        return _first(
+            (event.data["content"], event.sent_at)
+            for event in self.sandbox.events
+            if event.name == "MESSAGE_CREATE" and event.sent_at is not None
+            if event.data["author"]["id"] != str(self.sandbox.bot_id)
+        )
+
+
+def _first(told: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The first time of each message that the texts name."""
+    times: dict[str, float] = {}
+    for text, at in told:
+        for name in names(text):
+            times[name] = min(at, times.get(name, at))
+    return times

@@ -12,7 +12,7 @@ def table(outcome: Outcome) -> str:
     made = ", ".join(f"{kind} {number}" for kind, number in sorted(outcome.made.items()))
     lines = ["| | " + " | ".join(platforms) + " |", "| --- |" + " ---: |" * len(platforms)]
     for name, count in COUNTS.items():
-        counts = (count(column, outcome.unheard) for column in columns)
+        counts = (count(column, outcome) for column in columns)
         lines.append(f"| {name} | " + " | ".join(f"{number:,}" for number in counts) + " |")
     return "\n".join(
         [
@@ -34,8 +34,8 @@ def faults(outcome: Outcome) -> list[str]:
                 if what not in outcome.unheard:
                     told.append(f"{session.platform} s{session.number}: {name}: {what[:300]}")
         told += [f"{session.platform} s{session.number}: nobody heard: {id_}" for id_ in _unheard_in(session, outcome)]
-        if verdict.disordered:
-            told.append(f"{session.platform} s{session.number}: out of order")
+        for older, newer in _out_of_order(verdict, outcome):
+            told.append(f"{session.platform} s{session.number}: out of order: {older} behind {newer}")
     if outcome.left:
         told.append(f"{outcome.left} turns and messages are left")
     return [*told, *(["a bot ended by itself"] * outcome.deaths)]
@@ -46,38 +46,47 @@ def _unheard_in(session: Session, outcome: Outcome) -> list[str]:
     return [id_ for id_ in session.said if id_ in outcome.unheard]
 
 
+def _out_of_order(verdict: Verdict, outcome: Outcome) -> list[tuple[str, str]]:
+    """But for what was heard too late."""
+    return [pair for pair in verdict.disordered if pair[0] not in outcome.late]
+
+
 _Column = Sequence[tuple[Session, Verdict]]
 
 
-def _said(column: _Column, _unheard: frozenset[str]) -> int:
+def _said(column: _Column, _outcome: Outcome) -> int:
     return sum(len(session.said) for session, _ in column)
 
 
-def _sessions(column: _Column, _unheard: frozenset[str]) -> int:
+def _sessions(column: _Column, _outcome: Outcome) -> int:
     return len(column)
 
 
-def _replies(column: _Column, _unheard: frozenset[str]) -> int:
+def _replies(column: _Column, _outcome: Outcome) -> int:
     return sum(verdict.replies for _, verdict in column)
 
 
-def _lost(column: _Column, unheard: frozenset[str]) -> int:
-    return sum(len(set(verdict.lost) - unheard) for _, verdict in column)
+def _lost(column: _Column, outcome: Outcome) -> int:
+    return sum(len(set(verdict.lost) - outcome.unheard) for _, verdict in column)
 
 
-def _unheard(column: _Column, unheard: frozenset[str]) -> int:
-    return sum(len(unheard.intersection(verdict.lost)) for _, verdict in column)
+def _unheard(column: _Column, outcome: Outcome) -> int:
+    return sum(len(outcome.unheard.intersection(verdict.lost)) for _, verdict in column)
 
 
-def _doubled(column: _Column, _unheard: frozenset[str]) -> int:
+def _doubled(column: _Column, _outcome: Outcome) -> int:
     return sum(len(verdict.doubled) for _, verdict in column)
 
 
-def _disordered(column: _Column, _unheard: frozenset[str]) -> int:
-    return sum(verdict.disordered for _, verdict in column)
+def _disordered(column: _Column, outcome: Outcome) -> int:
+    return sum(bool(_out_of_order(verdict, outcome)) for _, verdict in column)
 
 
-def _wrong(column: _Column, _unheard: frozenset[str]) -> int:
+def _late(column: _Column, outcome: Outcome) -> int:
+    return sum(len({older for older, _ in verdict.disordered} & outcome.late) for _, verdict in column)
+
+
+def _wrong(column: _Column, _outcome: Outcome) -> int:
     return sum(len(verdict.wrong) for _, verdict in column)
 
 
@@ -89,5 +98,6 @@ COUNTS = {
     "said while nobody listened": _unheard,
     "doubled": _doubled,
     "sessions out of order": _disordered,
+    "heard too late": _late,
     "wrong texts": _wrong,
 }

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from benchmarks.soak.crew import Bot
 from benchmarks.soak.places import Discord, Place, Platform, Slack
-from benchmarks.soak.script import Model, Verdict, answered, judge
+from benchmarks.soak.script import Model, Verdict, answered, could_not_wait, disordered, judge
 from benchmarks.soak.trouble import Trouble
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -99,6 +99,8 @@ class Outcome:
     Attributes:
         verdicts: of each session.
         unheard: messages without an answer that no bot has accepted: nobody listened when they were said.
+        late: messages that were heard, as the platform knows, only when all newer ones that stand before them in the
+            verdicts' `disordered` had their answers.
         histories: what was wrong with what the model got to read.
         deaths: how often a bot ended by itself.
         left: turns and messages that are still waiting in the databases.
@@ -108,6 +110,7 @@ class Outcome:
     seconds: float
     verdicts: Sequence[tuple[Session, Verdict]]
     unheard: frozenset[str]
+    late: frozenset[str]
     histories: Sequence[str]
     deaths: int
     left: int
@@ -153,12 +156,18 @@ class Soak:
             accepted = {text for database in databases for text in await _accepted(database)}
         verdicts = [(session, judge(session.said, session.place.shown())) for session in sessions]
         lost = {id_ for _, verdict in verdicts for id_ in verdict.lost}
+        pairs = [pair for _, verdict in verdicts for pair in verdict.disordered]
+        heard_at = {name: at for platform in platforms for name, at in platform.heard_at().items()}
+        waited_for = {pair[0] for pair in pairs if not could_not_wait(pair, heard_at, self._model.answered_at)}
+        late = {older for older, _ in pairs} - waited_for
+        wrong = [order for order in self._model.orders if any(older not in late for older, _ in disordered(order))]
         return Outcome(
             self._load,
             seconds,
             verdicts,
             frozenset(lost - accepted),
-            self._model.faults,
+            frozenset(late),
+            [*self._model.faults, *(f"order: {order}" for order in wrong)],
             sum(bot.deaths for bot in bots),
             left,
             trouble.made,

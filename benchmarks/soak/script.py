@@ -6,8 +6,9 @@ ends with a mark, so that what a platform shows tells by itself what was lost, d
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 
 from sandbox.models import Asked, Say
 
@@ -35,29 +36,48 @@ class Model:
 
     Attributes:
         faults: histories that were not what was said, in words.
+        orders: those in which messages stood in another order than that in which they were said.
+        answered_at: when the last answer to a message was whole, on the monotonic clock, in seconds.
     """
 
     faults: list[str] = field(default_factory=list)
+    orders: list[list[str]] = field(default_factory=list)
+    answered_at: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, asked: Asked) -> Say:
         if wrong := history_fault(asked.messages):
             self.faults.append(wrong)
-        return Say(answer(_ID.findall(asked.text)), pieces=PIECES, pace=PACE)
+        order = [id_ for role, text in asked.messages if role == "user" for id_ in names(text)]
+        if disordered(order):
+            self.orders.append(order)
+        ids = names(asked.text)
+        self.answered_at |= dict.fromkeys(ids, monotonic() + (PIECES - 1) * PACE)
+        return Say(answer(ids), pieces=PIECES, pace=PACE)
+
+
+def names(text: str) -> list[str]:
+    """The messages that a text names."""
+    return _ID.findall(text)
 
 
 def history_fault(messages: Sequence[tuple[str, str]]) -> str:
-    """What is wrong with a conversation as the model gets it: questions and their answers by turns, each once and in
-    order, and at its end the question that is to be answered.
+    """What is wrong with a conversation as the model gets it: questions and their answers by turns, in whichever order,
+    each once, and at its end the question that is to be answered.
     """
     if [role for role, _ in messages] != ["user", "assistant"] * (len(messages) // 2) + ["user"]:
         return f"roles: {[role for role, _ in messages]}"
-    asked = [_ID.findall(text) for role, text in messages if role == "user"]
+    asked = [names(text) for role, text in messages if role == "user"]
     answers = [text for role, text in messages if role == "assistant"]
     for ids, text in zip(asked, answers, strict=False):
         if text != answer(ids):
             return f"{ids} was answered with {text[:80]!r}"
-    numbers = [int(id_.partition("-")[2]) for ids in asked for id_ in ids]
-    return "" if numbers == sorted(set(numbers)) else f"order: {numbers}"
+    every = [id_ for ids in asked for id_ in ids]
+    return "" if len(every) == len(set(every)) else f"more than once: {every}"
+
+
+def disordered(ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Each message that stands behind a newer one, and that newer one."""
+    return tuple((older, newer) for i, older in enumerate(ids) for newer in ids[:i] if _number(newer) > _number(older))
 
 
 def squeezed(text: str) -> str:
@@ -73,14 +93,14 @@ class Verdict:
         replies: how many whole answers stand.
         lost: messages without one.
         doubled: messages with more than one.
-        disordered: whether an answer stands before an older message's.
+        disordered: a message that is answered behind a newer one, and that newer one.
         wrong: texts that are no answer, and answers that are not what was to be said.
     """
 
     replies: int
     lost: tuple[str, ...]
     doubled: tuple[str, ...]
-    disordered: bool
+    disordered: tuple[tuple[str, str], ...]
     wrong: tuple[str, ...]
 
 
@@ -100,9 +120,23 @@ def judge(said: Sequence[str], shown: str) -> Verdict:
         len(replies),
         tuple(id_ for id_ in said if id_ not in ids),
         tuple(sorted({id_ for id_ in ids if ids.count(id_) > 1})),
-        ids != sorted(ids, key=lambda id_: int(id_.partition("-")[2])),
+        disordered(ids),
         tuple(wrong),
     )
+
+
+def could_not_wait(pair: tuple[str, str], heard_at: Mapping[str, float], answered_at: Mapping[str, float]) -> bool:
+    """Whether the older of two messages was heard only when the newer one had its answer.
+
+    Args:
+        heard_at: when the platform knows a message to be heard.
+    """
+    older, newer = pair
+    return heard_at.get(older, 0.0) > answered_at[newer]
+
+
+def _number(id_: str) -> int:
+    return int(id_.partition("-")[2])
 
 
 def answered(shown: str) -> set[str]:

@@ -1,7 +1,6 @@
 """Discord's REST API: the calls that a reply needs, and what their refusals mean."""
 
 import hashlib
-import io
 import logging
 import re
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -14,10 +13,11 @@ import discord
 from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Button, File, Priority
+from channels.discord.buttons import view_of
 from channels.discord.headers import Told, tracing
 from channels.discord.taking import Taking
+from channels.discord.uploads import sent
 from channels.pacer import Pacer
-from core.secrets import traced
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +36,6 @@ REACTIONS = Window(calls=1, seconds=0.3)
 #: Discord: 50 requests a second for a bot, whatever they are; interactions are answered outside of it.
 ALL = Window(calls=45, seconds=1.05)
 
-#: Each interaction has limits of its own, and is answered once.
-ANSWERS = Window(calls=50, seconds=1.0)
-
 #: Discord's codes for what cannot be edited: it is gone, or too old to be edited so often.
 GONE = {"10008", "30046"}
 ARCHIVED = "50083"
@@ -51,9 +48,6 @@ THREAD_EXISTS, THREAD_LOCKED = "160004", "160005"
 
 #: After how many minutes without a word a thread that the bot began is archived.
 THREAD_MINUTES: Literal[1440] = 1440
-
-#: What is on a button besides its label, by what the button does.
-EMOJI = {"stop": "⏹️", "retry": "🔁", "regenerate": "🔄", "revise": "✏️", "good": "👍", "bad": "👎"}
 
 #: What is said, by people or bots; every other type is Discord's own talk (a join, a pin, a boost, ...).
 SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
@@ -96,8 +90,17 @@ class DiscordApi:
         client.http.http_trace = tracing(self._learn)  # discord.py reads it when it logs in, and hands on no headers
 
     @property
+    def me(self) -> discord.ClientUser:
+        """The bot; known once the client is logged in."""
+        assert self._client.user is not None, "the client is logged in"
+        return self._client.user
+
+    @property
     def pacer(self) -> Pacer:
         return self._caller.pacer
+
+    def budget(self, key: Hashable, window: Window) -> Budget:
+        return self._caller.budget(key, window)
 
     def posts(self, channel: int) -> Budget:
         return self._caller.budget(("post", channel), MESSAGES)
@@ -131,7 +134,7 @@ class DiscordApi:
         reference: Any = None if reply_to is None else _reference(channel, reply_to)
 
         async def send() -> Said:
-            view: Any = _view(controls)
+            view: Any = view_of(controls)
             message = await self._client.get_partial_messageable(channel).send(
                 text,
                 reference=reference,
@@ -143,7 +146,7 @@ class DiscordApi:
             )
             return Said(message.id, message.content)
 
-        return await self._call(
+        return await self.call(
             "post", send, self.posts(channel), priority=priority, is_admitted=is_admitted, found=found
         )
 
@@ -160,7 +163,7 @@ class DiscordApi:
                 text, reference=reference, nonce=_nonce(f"ping {channel} {question}"), allowed_mentions=allowed
             )
 
-        await self._call("ping", send, self.posts(channel))
+        await self.call("ping", send, self.posts(channel))
 
     async def tell(self, user: int, text: str) -> None:
         """Say something to a person directly."""
@@ -169,7 +172,7 @@ class DiscordApi:
             user_ = await self._client.fetch_user(user)
             await user_.send(text, allowed_mentions=NO_MENTIONS, suppress_embeds=True)
 
-        await self._call("tell", send, self._caller.budget(("tell", user), MESSAGES))
+        await self.call("tell", send, self._caller.budget(("tell", user), MESSAGES))
 
     async def begin_thread(self, channel: int, message: int, name: str) -> None:
         """Begin a thread from a message: it has the message's id. One that is there already is as good.
@@ -183,7 +186,7 @@ class DiscordApi:
             await start(channel, message, name=name, auto_archive_duration=THREAD_MINUTES)
 
         try:
-            await self._call("thread", send, self._caller.budget(("thread", channel), MESSAGES))
+            await self.call("thread", send, self._caller.budget(("thread", channel), MESSAGES))
         except RefusedError as refusal:
             if refusal.code != THREAD_EXISTS:
                 raise
@@ -202,40 +205,37 @@ class DiscordApi:
 
         async def send() -> bool:
             place = self._message(channel, message)
-            await self._taking.taken(place.edit(content=text, view=_view(controls), allowed_mentions=NO_MENTIONS))
+            await self._taking.taken(place.edit(content=text, view=view_of(controls), allowed_mentions=NO_MENTIONS))
             return True
 
-        edited = await self._call("edit", send, self.edits(channel), priority=priority, is_admitted=is_admitted)
+        edited = await self.call("edit", send, self.edits(channel), priority=priority, is_admitted=is_admitted)
         return bool(edited)
 
-    async def attach(self, channel: int, message: int, file: File | None) -> None:
-        """Let a message have this file, or none, and no other."""
+    async def attach(self, channel: int, message: int, files: Sequence[File]) -> None:
+        """Let a message have these files, and no others."""
 
         async def send() -> None:
-            files = [discord.File(io.BytesIO(file.data), file.name)] if file else []
-            await self._message(channel, message).edit(attachments=files, allowed_mentions=NO_MENTIONS)
+            await self._message(channel, message).edit(attachments=sent(files), allowed_mentions=NO_MENTIONS)
 
-        await self._call("attach", send, self.edits(channel), priority=Priority.FINAL)
+        await self.call("attach", send, self.edits(channel), priority=Priority.FINAL)
 
     async def delete(self, channel: int, message: int) -> None:
         async def send() -> None:
             await self._message(channel, message).delete()
 
-        await self._call("delete", send, self._caller.budget(("delete", channel), DELETIONS))
+        await self.call("delete", send, self._caller.budget(("delete", channel), DELETIONS))
 
     async def react(self, channel: int, message: int, emoji: str) -> None:
         async def send() -> None:
             await self._message(channel, message).add_reaction(emoji)
 
-        await self._call("react", send, self._caller.budget(("react", channel), REACTIONS))
+        await self.call("react", send, self._caller.budget(("react", channel), REACTIONS))
 
     async def unreact(self, channel: int, message: int, emoji: str) -> None:
         async def send() -> None:
-            me = self._client.user
-            assert me is not None, "the client is logged in"
-            await self._message(channel, message).remove_reaction(emoji, me)
+            await self._message(channel, message).remove_reaction(emoji, self.me)
 
-        await self._call("unreact", send, self._caller.budget(("react", channel), REACTIONS))
+        await self.call("unreact", send, self._caller.budget(("react", channel), REACTIONS))
 
     async def unarchive(self, thread: int) -> None:
         """Open a thread again that was archived. Discord: a new message would do so too, an edit does not."""
@@ -243,7 +243,7 @@ class DiscordApi:
         async def send() -> None:
             await self._client.http.edit_channel(thread, archived=False)
 
-        await self._call("unarchive", send, self._caller.budget(("channel", thread), MESSAGES))
+        await self.call("unarchive", send, self._caller.budget(("channel", thread), MESSAGES))
 
     async def channel(self, channel: int, guild: discord.Guild | None = None) -> Any:
         """The channel or thread of that id, as discord.py has it; with its `guild`, if that is given."""
@@ -251,7 +251,7 @@ class DiscordApi:
         async def send() -> Any:
             return await (guild or self._client).fetch_channel(channel)
 
-        return await self._call("channel", send, self._caller.budget(("channel", channel), MESSAGES))
+        return await self.call("channel", send, self._caller.budget(("channel", channel), MESSAGES))
 
     def direct(self, channel: int) -> discord.PartialMessageable:
         """Direct messages."""
@@ -281,7 +281,7 @@ class DiscordApi:
 
     async def _look(self, name: str, send: Callable[[], Awaitable[T]], key: Hashable) -> T:
         """Make a call that nobody waits for."""
-        answer = await self._call(name, send, self._caller.budget(key, MESSAGES), priority=Priority.LOOK)
+        answer = await self.call(name, send, self._caller.budget(key, MESSAGES), priority=Priority.LOOK)
         assert answer is not None, "only a tick may be dropped"
         return answer
 
@@ -294,46 +294,16 @@ class DiscordApi:
         """
 
         async def send() -> list[Said]:
-            chain, last, me = list[Said](), None if opens else question, self._client.user
+            chain, last = list[Said](), None if opens else question
             place = self._client.get_partial_messageable(channel)
             async for message in place.history(after=discord.Object(question), limit=_LOOK, oldest_first=True):
                 answers = message.reference.message_id if message.reference else None
-                if message.author == me and message.type in SPOKEN and answers == last:
+                if message.author == self.me and message.type in SPOKEN and answers == last:
                     chain.append(Said(message.id, message.content))
                     last = message.id
             return chain
 
-        return await self._call("history", send, self._caller.budget(("history", channel), MESSAGES)) or []
-
-    async def acknowledge(self, interaction: discord.Interaction) -> None:
-        """Say that there will be an answer, for the asker alone. Discord: within 3 seconds, so it is said at once."""
-        try:
-            await interaction.response.defer(ephemeral=True, thinking=True)
-        except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.warning("an interaction could not be acknowledged: %s", traced(error))
-
-    async def acknowledge_press(self, interaction: discord.Interaction) -> None:
-        """Say that a press was heard, and show nothing for it. Discord: within 3 seconds."""
-        try:
-            await interaction.response.defer()
-        except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.warning("a press could not be acknowledged: %s", traced(error))
-
-    async def whisper(self, interaction: discord.Interaction, text: str) -> None:
-        """Tell something to the one who has pressed a button, and to nobody else."""
-
-        async def send() -> None:
-            await interaction.followup.send(text, ephemeral=True, allowed_mentions=NO_MENTIONS)
-
-        await self._call("whisper", send, self._caller.budget(("answer",), ANSWERS), is_counted=False)
-
-    async def answer(self, interaction: discord.Interaction, text: str) -> None:
-        """Answer what was acknowledged."""
-
-        async def send() -> None:
-            await interaction.edit_original_response(content=text, allowed_mentions=NO_MENTIONS)
-
-        await self._call("answer", send, self._caller.budget(("answer",), ANSWERS), is_counted=False)
+        return await self.call("history", send, self._caller.budget(("history", channel), MESSAGES)) or []
 
     def _learn(self, method: str, path: str, told: Told) -> None:
         found = _MESSAGES.search(path)
@@ -352,7 +322,7 @@ class DiscordApi:
     def _message(self, channel: int, message: int) -> discord.PartialMessage:
         return self._client.get_partial_messageable(channel).get_partial_message(message)
 
-    async def _call(
+    async def call(
         self,
         name: str,
         send: Callable[[], Awaitable[T]],
@@ -363,6 +333,12 @@ class DiscordApi:
         is_counted: bool = True,
         found: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
+        """Make a call within the limits: see `Caller.call`.
+
+        Args:
+            is_counted: whether it counts among all the calls that a bot may make.
+        """
+
         async def attempt() -> T:
             try:
                 return await send()
@@ -386,18 +362,6 @@ def _reference(channel: int, message: int) -> discord.MessageReference:
 def _nonce(name: str) -> str:
     """Discord: 25 characters at the most."""
     return hashlib.blake2s(name.encode(), digest_size=12).hexdigest()
-
-
-def _view(controls: Sequence[Button]) -> discord.ui.View | None:
-    """The buttons as discord.py wants them. It is not to wait for them to be pressed: that is heard elsewhere."""
-    if not controls:
-        return None
-    view = discord.ui.View(timeout=None)
-    for control in controls:
-        emoji = EMOJI.get(control.id.partition(":")[0])  # beside the label, which is what is read out
-        view.add_item(discord.ui.Button(label=control.label, custom_id=control.id, emoji=emoji))
-    view.stop()
-    return view
 
 
 def _named(name: str, error: discord.HTTPException) -> Exception:

@@ -2,29 +2,33 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
-import discord
-
-from channels import words
-from channels.channel import Heard
-from channels.commands import Asker
+from channels.channel import Around, Heard, Surface
 from channels.desk import Desk
+from channels.discord.answers import Answers, Token
 from channels.discord.api import DiscordApi
-from channels.discord.commands import reset_command
+from channels.discord.around import Surroundings
+from channels.discord.aside import Aside
+from channels.discord.commands import commands_of
+from channels.discord.downloads import Downloads
+from channels.discord.ear import Ear
 from channels.discord.gateway import PULSE, Connection, Gateway
-from channels.discord.hearing import NAME, guild_of, hear, is_spoken, place, sent_at, session_id, threaded
+from channels.discord.hearing import ASIDE, NAME
 from channels.discord.history import History
+from channels.discord.interactions import Interactions
 from channels.discord.login import DiscordSettings, hears_all, intents, log_in, make_client
 from channels.discord.reactions import receipts
 from channels.discord.surface import DiscordSurface
-from channels.discord.text import headline
+from channels.discord.work import Work
+from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
-from channels.intake import Call, Intake
-from core.errors import ParleyError, SettingsError, StoreError, SurfaceError
-from core.inbound import Inbound
+from channels.intake import Intake
+from core.background import Background
+from core.errors import ParleyError, SettingsError, StoreError
+from core.inbound import Attachment, Inbound
 from core.leadership import Leadership
 from core.places import Places
 from core.secrets import traced
@@ -34,12 +38,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT = 60.0
-
-#: Seconds that beginning a thread may take; then the answer stands beside the question.
-THREAD_TIMEOUT = 10.0
-
-#: Characters in the name of a thread, so that it can be read in the list of them.
-MOST_NAME = 80
 
 #: Seconds that a stop waits for what is being heard, and for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
@@ -62,16 +60,28 @@ class DiscordChannel:
         self._settings = settings
         self._client = make_client(settings)
         self._api = DiscordApi(self._client, silent=settings.silent)
+        self._downloads = Downloads(self._api, settings.api_url)
+        self._surroundings = Surroundings(self._api)
         self._receipts = receipts(self._api)
         self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
-        look = History(self._api, serves=self._serves, hear=self._call_in).look
-        self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=True)
+        self._work = Work()
+        self._ear = Ear(settings, self._api, self._intake, desk.conversations, self._work, serves=self._serves)
+        self._interactions = Interactions(
+            settings,
+            Answers(self._api),
+            self._intake,
+            desk.conversations,
+            self._work,
+            take=self._ear.take,
+            serves=self._serves,
+        )
+        look = History(self._api, serves=self._serves, hear=self._ear.call_in).look
+        self._gaps = Gaps(NAME, places, bounds, take=self._ear.take, look=look, heard_at=self.heard_at, holds=True)
+        self._ear.gaps = self._gaps
         self._gateway = Gateway(self._connection, on_back=self._gaps.open)
         self._leadership = leadership
         self._leading: asyncio.Task[None] | None = None
         self._leads = False
-        self._hearing: set[asyncio.Task[Any]] = set()
-        self._stopping = asyncio.Event()
 
     async def start(self) -> None:
         standing = await log_in(self._client, self._settings)
@@ -92,16 +102,11 @@ class DiscordChannel:
         self._leading = asyncio.create_task(self._follow(changes), name="discord leadership")
 
     async def stop(self) -> None:
-        self._stopping.set()
+        self._work.is_ending = True
         if self._leading is not None:
             self._leading.cancel()
             await asyncio.wait([self._leading])
-        if self._hearing:
-            _, late = await asyncio.wait(self._hearing, timeout=SETTLE_TIMEOUT)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=SETTLE_TIMEOUT)
+        await self._work.end(SETTLE_TIMEOUT)
         await self._end()
         await self._leadership.give_up()
         await self._intake.settle(SETTLE_TIMEOUT)
@@ -148,8 +153,10 @@ class DiscordChannel:
         await self._api.aclose()
         await self._client.close()
 
-    def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> DiscordSurface:
+    def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
         del turn_id  # a reply is found by whom its messages answer
+        if "token" in address:
+            return Aside(Token(self._api, self._client, address), self._receipts, address)
         return DiscordSurface(self._api, self._receipts, address, ping_after=self._settings.ping_after)
 
     async def locale(self, inbound: Inbound) -> str:
@@ -157,9 +164,14 @@ class DiscordChannel:
         return str(inbound.address.get("locale", ""))
 
     async def read(self, inbound: Inbound) -> Heard:
-        """The message in words; in a server, where several may speak, the speaker's name comes first."""
-        is_direct = inbound.place.startswith(f"{NAME}:dm:")
-        return Heard.of(inbound.text, str(inbound.address["speaker"]), inbound.attachments, alone=is_direct)
+        is_alone = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{ASIDE}:"))
+        return Heard.of(inbound.text, str(inbound.address["speaker"]), inbound.attachments, alone=is_alone)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        return await self._downloads.fetch(file, check)
+
+    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        return await self._surroundings.look(messages, behind)
 
     async def _connection(
         self, on_connected: Callable[[], None], on_sign: Callable[[], None]
@@ -171,9 +183,9 @@ class DiscordChannel:
             raise ParleyError(f"Discord lets this bot begin no session for {limit['reset_after'] // 60_000} minutes")
         connection = Connection(
             intents=intents(hears_all=hears_all(flags)),
-            commands=[reset_command(self._take_reset_command)],
-            on_heard=self._hear,
-            on_pressed=self._take_press,
+            commands=commands_of(self._interactions),
+            ear=self._ear,
+            on_pressed=self._interactions.pressed,
             on_connected=on_connected,
             on_sign=on_sign,
         )
@@ -184,110 +196,9 @@ class DiscordChannel:
             raise
         return connection, address
 
-    async def _hear(self, message: discord.Message) -> None:
-        """Take in a message. Discord says it once: so what the database does not take is kept when it does."""
-        guild = guild_of(message)
-        if self._stopping.is_set() or not self._serves(guild) or not is_spoken(message):
-            return None
-        with self._in_hearing():
-            if guild is not None and isinstance(message.channel, discord.PartialMessageable):
-                try:
-                    message.channel = await self._api.channel(message.channel.id)  # of which nobody has told discord.py
-                except SurfaceError as error:
-                    log.error("it cannot be seen where a message was said: %s", error)
-                    return self._gaps.open(sent_at(message.id))
-            if (call := self._call_in(message)) is None:
-                return None
-            try:
-                await self._gaps.hear(call)
-            except StoreError as error:
-                log.warning("a message cannot be kept yet: %s", error)
-
-    def _call_in(self, message: discord.Message) -> Call | None:
-        """The call in a message, if it is one."""
-        me = self._client.user
-        return hear(message, me, self._settings) if me is not None and is_spoken(message) else None
-
-    async def _take(self, call: Call) -> None:
-        """Take in a call, in a thread of its own if it is a question that is to have one.
-
-        Raises:
-            StoreError: it could not be kept.
-        """
-        if self._settings.auto_thread and call.is_called and call.command is None:
-            call = await self._in_thread(call)
-        await self._intake.take(call)
-
-    async def _in_thread(self, call: Call) -> Call:
-        """The call as it is answered in a thread that is begun from it; or as it is, where none can be begun."""
-        if (moved := threaded(call)) is None:
-            return call
-        address = call.inbound.address
-        name = headline(call.inbound.text, MOST_NAME) or str(address["speaker"])
-        try:
-            async with asyncio.timeout(THREAD_TIMEOUT):
-                await self._api.begin_thread(int(address["channel"]), int(address["message"]), name)
-        except (SurfaceError, TimeoutError) as error:
-            log.warning("no thread can be begun, so the answer stands in the channel: %s", traced(error))
-            return call
-        return moved
-
-    async def _take_reset_command(self, interaction: discord.Interaction) -> None:
-        """Start over where the command was given."""
-        with self._in_hearing():
-            await self._api.acknowledge(interaction)
-            try:
-                await self._api.answer(interaction, await self._reset(interaction))
-            except SurfaceError as error:
-                log.error("the reset cannot be confirmed: %s", error)
-
-    async def _take_press(self, interaction: discord.Interaction, button: str) -> None:
-        """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
-        if self._stopping.is_set():
-            return
-        with self._in_hearing():
-            await self._api.acknowledge_press(interaction)
-            locale = interaction.locale.value
-            word = words.of(locale)(words.NOT_HERE)
-            if self._serves(interaction.guild_id):
-                word = await self._intake.press(button, author=str(interaction.user.id), locale=locale)
-            if word:
-                try:
-                    await self._api.whisper(interaction, word)
-                except SurfaceError as error:
-                    log.error("who has pressed a button cannot be told: %s", error)
-
-    async def _reset(self, interaction: discord.Interaction) -> str:
-        """What there is to say about it."""
-        guild, channel, locale = interaction.guild_id, interaction.channel, interaction.locale.value
-        if channel is None or not self._serves(guild):
-            return words.of(locale)(words.NOT_HERE)
-        asker = Asker(
-            session_id=session_id(guild, channel, interaction.user.id, self._settings.sessions),
-            place=place(guild, channel),
-            author=str(interaction.user.id),
-            channel=NAME,
-            address={"channel": str(channel.id), "message": str(interaction.id), "speaker": "", "author": ""},
-            event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
-            locale=locale,
-            sent_at=sent_at(interaction.id),
-        )
-        return (await self._intake.commands.run("reset", "", asker)).text
-
     def _serves(self, guild: int | None) -> bool:
         guilds = self._settings.guilds
         return guild is None or not guilds or guild in guilds
 
-    def _surface_of(self, inbound: Inbound) -> DiscordSurface:
+    def _surface_of(self, inbound: Inbound) -> Surface:
         return self.surface(inbound.address, turn_id=inbound.event_key)
-
-    @contextmanager
-    def _in_hearing(self) -> Iterator[None]:
-        """What a stop waits for: discord.py keeps no account of the tasks that it hears in."""
-        task = asyncio.current_task()
-        assert task is not None, "discord.py runs each event in a task"
-        self._hearing.add(task)
-        try:
-            yield
-        finally:
-            self._hearing.discard(task)

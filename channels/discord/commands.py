@@ -1,29 +1,112 @@
 """The bot's application commands, and what Discord knows of them."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import discord
 from discord import app_commands
+from discord.http import Route
+
+from channels import words
+from channels.commands import COMMANDS, Name
 
 #: What a command is, in Discord's own form; the rest is what Discord adds.
-_FIELDS = ("name", "type", "description", "options", "contexts", "integration_types")
+_FIELDS = (
+    "name",
+    "name_localizations",
+    "type",
+    "description",
+    "description_localizations",
+    "options",
+    "contexts",
+    "integration_types",
+)
+
+#: Discord: in the description of a command, or in the choices of an option.
+_MOST_DESCRIBED, MOST_CHOICES = 100, 25
+
+Command = app_commands.Command[Any, ..., None] | app_commands.ContextMenu
 
 
-def reset_command(take: Callable[[discord.Interaction], Awaitable[None]]) -> app_commands.Command[Any, ..., None]:
-    """`/reset`, for servers and direct messages.
+class Givers(Protocol):
+    """Does what commands ask for, and answers them."""
 
-    Args:
-        take: does what the command asks, and answers it.
-    """
+    async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None: ...
 
-    @app_commands.command(name="reset", description="Start over: the bot forgets what was said here")
-    @app_commands.allowed_contexts(guilds=True, dms=True, private_channels=False)
-    @app_commands.allowed_installs(guilds=True, users=False)
-    async def command(interaction: discord.Interaction) -> None:
-        await take(interaction)
+    async def ask(self, interaction: discord.Interaction, question: str) -> None: ...
 
+    async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None: ...
+
+    async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]: ...
+
+
+def commands_of(takes: Givers) -> list[Command]:
+    """All of them: in servers and direct messages, and wherever people are who have the app for themselves."""
+    made: list[Command] = [_plain(name, does, takes) for name, does in COMMANDS.items() if name != "model"]
+    made += [_model(takes), _ask(takes), _ask_about(takes)]
+    for command in made:
+        command.allowed_contexts = app_commands.AppCommandContext(guild=True, dm_channel=True, private_channel=True)
+        command.allowed_installs = app_commands.AppInstallationType(guild=True, user=True)
+    return made
+
+
+def _plain(name: Name, does: str, takes: Givers) -> Command:
+    async def give(interaction: discord.Interaction) -> None:
+        await takes.command(interaction, name, "")
+
+    return app_commands.Command(name=name, description=_described(does), callback=give)
+
+
+def _model(takes: Givers) -> Command:
+    @app_commands.describe(name=_described(words.MODEL_NAME))
+    async def give(interaction: discord.Interaction, name: str = "") -> None:
+        await takes.command(interaction, "model", name)
+
+    async def complete(interaction: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
+        models = await takes.models(interaction, typed)
+        return [app_commands.Choice(name=model[:100], value=model) for model in models[:MOST_CHOICES]]
+
+    command: app_commands.Command[Any, ..., None] = app_commands.Command(
+        name="model", description=_described(COMMANDS["model"]), callback=give
+    )
+    command.autocomplete("name")(complete)
     return command
+
+
+def _ask(takes: Givers) -> Command:
+    @app_commands.describe(question=_described(words.ASK_WHAT))
+    async def give(interaction: discord.Interaction, question: str) -> None:
+        await takes.ask(interaction, question)
+
+    return app_commands.Command(name="ask", description=_described(words.ASK_DOES), callback=give)
+
+
+def _ask_about(takes: Givers) -> Command:
+    async def give(interaction: discord.Interaction, message: discord.Message) -> None:
+        await takes.ask_about(interaction, message)
+
+    return app_commands.ContextMenu(name=_described(words.ASK_ABOUT), callback=give)
+
+
+def _described(sentence: str) -> app_commands.locale_str:
+    return app_commands.locale_str(_shown(sentence), sentence=sentence)
+
+
+def _shown(sentence: str) -> str:
+    return f"{sentence[0].upper()}{sentence[1:]}"[:_MOST_DESCRIBED]
+
+
+class Translator(app_commands.Translator):
+    """What commands do, in the languages that the bot speaks; what they are called is of no language."""
+
+    async def translate(
+        self, string: app_commands.locale_str, locale: discord.Locale, context: app_commands.TranslationContextTypes
+    ) -> str | None:
+        del context
+        sentence, language = string.extras.get("sentence"), words.spoken(locale.value)
+        if sentence is None or language in ("", words.ENGLISH.language):
+            return None
+        return _shown(words.of(language)(sentence))
 
 
 async def sync(tree: app_commands.CommandTree[Any]) -> bool:
@@ -32,20 +115,29 @@ async def sync(tree: app_commands.CommandTree[Any]) -> bool:
     Returns:
         Whether anything was changed.
     """
-    client = tree.client
+    client, translator = tree.client, tree.translator
     assert client.application_id is not None, "the client is logged in"
-    wanted = [_essence(command.to_dict(tree)) for command in tree.get_commands()]
+    assert translator is not None, "the tree has been given one"
+    wanted = [_essence(await command.get_translated_payload(tree, translator)) for command in tree.get_commands()]
     # As they come: discord.py's own reading of them loses where they may be used.
-    there = [_essence(command) for command in await client.http.get_global_commands(client.application_id)]
-    if _sorted(wanted) == _sorted(there):
+    route = Route("GET", "/applications/{application_id}/commands", application_id=client.application_id)
+    registered = await client.http.request(route, params={"with_localizations": "true"})
+    if _sorted(wanted) == _sorted([_essence(command) for command in registered]):
         return False
     await tree.sync()
     return True
 
 
 def _essence(command: Mapping[str, Any]) -> dict[str, Any]:
-    """What is compared. What is empty, Discord may leave out."""
-    return {field: command[field] for field in _FIELDS if command.get(field)}
+    """What is compared."""
+    return {field: _filled(command[field]) for field in _FIELDS if command.get(field)}
+
+
+def _filled(value: Any) -> Any:
+    """What is empty, Discord may leave out."""
+    if isinstance(value, dict):
+        return {name: _filled(inner) for name, inner in value.items() if inner}
+    return [_filled(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _sorted(commands: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -13,7 +13,8 @@ import yarl
 from discord import app_commands
 from discord.gateway import DiscordWebSocket
 
-from channels.discord.commands import sync
+from channels.discord.commands import Command, Translator, sync
+from channels.discord.ear import Ear
 from channels.discord.login import LONG_WAIT
 from core.secrets import traced
 
@@ -38,15 +39,13 @@ CLOSE_TIMEOUT = 5.0
 #: Seconds that registering the commands may take; the bot hears without them too.
 SYNC_TIMEOUT = 10.0
 
-Command = app_commands.Command[Any, ..., None]
-
 
 class Connection(discord.Client):
     """One client's life on the gateway. What was once connected, discord.py resumes by itself.
 
     Args:
         commands: the application commands that there are to be; nothing is told to Discord if it knows them.
-        on_heard: awaited with each message, the bot's own included.
+        ear: told of each message, the bot's own included, and of what becomes of it.
         on_pressed: awaited with each press of a button, and with the button's id.
         on_connected: called with each new session. Discord may begin one anew at any time.
         on_sign: called with each sign of life of a session.
@@ -60,7 +59,7 @@ class Connection(discord.Client):
         *,
         intents: discord.Intents,
         commands: Sequence[Command],
-        on_heard: Callable[[discord.Message], Awaitable[None]],
+        ear: Ear,
         on_pressed: Callable[[discord.Interaction, str], Awaitable[None]],
         on_connected: Callable[[], None],
         on_sign: Callable[[], None],
@@ -76,7 +75,7 @@ class Connection(discord.Client):
             max_ratelimit_timeout=LONG_WAIT,
             enable_debug_events=True,  # `on_socket_raw_receive`
         )
-        self._on_heard = on_heard
+        self._ear = ear
         self._on_pressed = on_pressed
         self._on_connected = on_connected
         self._on_sign = on_sign
@@ -89,6 +88,7 @@ class Connection(discord.Client):
         """Discord.py calls it once, before it connects."""
         try:
             async with asyncio.timeout(SYNC_TIMEOUT):
+                await self._tree.set_translator(Translator())
                 if await sync(self._tree):
                     log.info("the commands are registered anew")
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -114,7 +114,22 @@ class Connection(discord.Client):
             self._on_sign()
 
     async def on_message(self, message: discord.Message) -> None:
-        await self._on_heard(message)
+        await self._ear.heard(message)
+
+    async def on_raw_message_edit(self, about: discord.RawMessageUpdateEvent) -> None:
+        await self._ear.edited(about.message)
+
+    async def on_raw_message_delete(self, about: discord.RawMessageDeleteEvent) -> None:
+        await self._ear.deleted(about.guild_id, about.channel_id, {about.message_id})
+
+    async def on_raw_bulk_message_delete(self, about: discord.RawBulkMessageDeleteEvent) -> None:
+        await self._ear.deleted(about.guild_id, about.channel_id, about.message_ids)
+
+    async def on_raw_thread_delete(self, about: discord.RawThreadDeleteEvent) -> None:
+        await self._ear.closed(about.guild_id, about.parent_id, about.thread_id)
+
+    async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
+        await self._ear.closed(channel.guild.id, channel.id, None)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         if interaction.type is discord.InteractionType.component:

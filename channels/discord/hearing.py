@@ -1,17 +1,23 @@
 """What of all that Discord tells is meant for the bot."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import discord
 
 from channels.discord.api import SPOKEN
 from channels.discord.login import DiscordSettings, Sessions
-from channels.discord.text import to_words, without_mention
+from channels.discord.said import names_in, passed_on, said, says_nothing
+from channels.discord.text import without_mention
 from channels.intake import Call
 from core.inbound import Attachment, Inbound, storable
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "discord"
+
+#: What stands for a server in the places of those who ask where the bot cannot write.
+ASIDE = "aside"
 
 #: Colons in the id of a thread's session.
 _THREAD_DEPTH = 3
@@ -30,10 +36,11 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
     """The call in a message that a person wrote, if it is one."""
     guild, channel = guild_of(message), message.channel
     is_named = bot in message.mentions or _self_role(message) in message.role_mentions
-    is_called = guild is None or is_named or _is_reply_to(message, bot) or _is_free(message, settings.free_channels)
-    if not is_called and not isinstance(channel, discord.Thread):
+    is_called = guild is None or is_named or _is_reply_to(message, bot)
+    is_free = not is_called and _is_free(message, settings.free_channels)
+    if not (is_called or is_free) and not isinstance(channel, discord.Thread):
         return None
-    if not (guild is None or is_named or message.content or message.attachments):  # withheld for want of the intent
+    if not (guild is None or is_named) and says_nothing(message):  # withheld for want of the intent
         return None
     inbound = Inbound(
         event_key=event_key(channel.id, message.id),
@@ -46,20 +53,30 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
             "speaker": message.author.display_name,
             "author": str(message.author.id),
             "locale": _locale(message.guild),
+            **({"guild": str(guild)} if guild else {}),
         },
         author=str(message.author.id),
         text=text_of(message, bot),
         sent_at=sent_at(message.id),
-        attachments=tuple(map(_attachment, message.attachments)),
+        attachments=attachments_of(message),
+        brings=tuple(_brings(message)),
     )
-    return Call(inbound, is_called)
+    return Call(inbound, is_called or is_free, is_free=is_free)
 
 
 def text_of(message: discord.Message, bot: discord.abc.User) -> str:
     """What was said, names in place of ids, without the mention of the bot."""
     role = _self_role(message)
     own = [bot.id] if role is None else [bot.id, role.id]
-    return storable(_words(message, without_mention(message.content, *own)))
+    return storable(said(message, names_in(message), without_mention(message.content, *own)))
+
+
+def _brings(message: discord.Message) -> Iterator[dict[str, Any]]:
+    """Where the message is that it replies to, and what it passes on."""
+    to = message.reference
+    if to is not None and to.message_id is not None and message.type is discord.MessageType.reply:
+        yield {"channel": str(to.channel_id), "message": str(to.message_id)}
+    yield from passed_on(message)
 
 
 def _self_role(message: discord.Message) -> discord.Role | None:
@@ -87,6 +104,10 @@ def event_key(channel: int, message: int) -> str:
     return f"{NAME}:{channel}:{message}"
 
 
+def attachments_of(message: discord.Message) -> tuple[Attachment, ...]:
+    return tuple(_attachment(file, message) for file in message.attachments)
+
+
 def _locale(guild: discord.Guild | None) -> str:
     """The language of a server. Discord: one that is no community has not chosen any, and is said to speak English."""
     return guild.preferred_locale.value if guild is not None and "COMMUNITY" in guild.features else ""
@@ -109,6 +130,12 @@ def session_id(guild: int | None, channel: discord.abc.Snowflake, author: int, s
     return where if guild is None or sessions == "shared" else f"{where}:@{author}"
 
 
+def aside(user: int, channel: int) -> tuple[str, str]:
+    """The place and the session of what somebody asks where the bot cannot write: it is his alone."""
+    where = f"{NAME}:{ASIDE}:{user}"
+    return where, f"{where}:@{channel}"
+
+
 def thread_of(session_id: str) -> int | None:
     """The id of the thread that a session is, if it is one."""
     last = session_id.rpartition(":")[2]
@@ -121,7 +148,8 @@ def threaded(call: Call) -> Call | None:
     Discord: such a thread has the id of the message.
     """
     inbound = call.inbound
-    if inbound.place.startswith(f"{NAME}:dm:") or thread_of(inbound.session_id) is not None:
+    is_private = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{ASIDE}:"))
+    if is_private or thread_of(inbound.session_id) is not None:
         return None
     message = inbound.address["message"]
     address = {**inbound.address, "channel": message, "root": inbound.address["channel"]}
@@ -130,9 +158,12 @@ def threaded(call: Call) -> Call | None:
 
 def place(guild: int | None, channel: discord.abc.Snowflake) -> str:
     """Where the conversation is: a channel with its threads, or direct messages."""
-    if guild is None:
-        return f"{NAME}:dm:{channel.id}"
-    return f"{NAME}:{guild}:{channel.parent_id if isinstance(channel, discord.Thread) else channel.id}"
+    return place_of(guild, (channel.parent_id if isinstance(channel, discord.Thread) else None) or channel.id)
+
+
+def place_of(guild: int | None, channel: int) -> str:
+    """The same of the id of a channel that is no thread."""
+    return f"{NAME}:dm:{channel}" if guild is None else f"{NAME}:{guild}:{channel}"
 
 
 def sent_at(snowflake: int) -> float:
@@ -145,17 +176,10 @@ def snowflake(at: float) -> int:
     return int((at - _EPOCH) * _SECOND)
 
 
-def _attachment(file: discord.Attachment) -> Attachment:
+def _attachment(file: discord.Attachment, message: discord.Message) -> Attachment:
     return Attachment(
         name=storable(file.filename),
         mime_type=file.content_type,
         size=file.size,
-        source={"url": file.url, "id": str(file.id)},
+        source={"url": file.url, "id": str(file.id), "channel": message.channel.id, "message": message.id},
     )
-
-
-def _words(message: discord.Message, text: str) -> str:
-    names = {("@", user.id): user.display_name for user in message.mentions}
-    names |= {("@&", role.id): role.name for role in message.role_mentions}
-    names |= {("#", channel.id): channel.name for channel in message.channel_mentions}
-    return to_words(text, names)

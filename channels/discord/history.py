@@ -13,7 +13,7 @@ import discord
 
 from channels.calls import RefusedError
 from channels.discord.api import DiscordApi
-from channels.discord.hearing import snowflake, thread_of
+from channels.discord.hearing import ASIDE, snowflake, thread_of
 from channels.intake import Call
 from core.places import Place
 
@@ -63,6 +63,8 @@ class History:
         after, servers = snowflake(since), dict[int, _Server | None]()
         for place in places:
             _, where, channel = place.id.split(":")
+            if where == ASIDE:  # Discord tells nothing of it but once
+                continue
             if where == "dm":
                 rooms = [self._api.direct(int(channel))]
             elif not self._serves(int(where)) or (server := await self._server(int(where), servers)) is None:

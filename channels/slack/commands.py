@@ -1,10 +1,26 @@
 """The slash commands.
 
-Slack: docs.slack.dev/interactivity/implementing-slash-commands. There are none in threads, and none is told with one.
+Slack: docs.slack.dev/interactivity/implementing-slash-commands. There are none in threads, and none is told with one:
+so which of his conversations somebody means may have to be asked.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from channels import words
+from channels.channel import Button
+from channels.commands import Asker, Commands, Name
+from channels.slack.hearing import NAME, root_of
+from channels.slack.people import People
+from channels.slack.private import Handed, Private, Visitor
+from channels.slack.text import titled
+from core.conversations import Conversations, Recent
+from core.errors import StoreError
+from core.secrets import traced
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,19 +31,109 @@ class Command:
         name: what it is to the bot.
         about: what it does, in a line.
         hint: what may be written behind it.
+        question: asks which conversation is meant, where there are several; without one, the latest is.
     """
 
-    name: str
+    name: Name
     about: str
     hint: str = ""
+    question: str = ""
 
 
 #: By what people write. Slack: a manifest with a command that Slack has itself, such as `/status`, is refused whole.
 COMMANDS: Mapping[str, Command] = {
-    "/reset": Command("reset", "Start over in a conversation of yours here"),
+    "/reset": Command("reset", "Start over in a conversation of yours here", question=words.WHICH_TO_RESET),
     "/stop": Command("stop", "Stop what I am answering you here"),
     "/help": Command("help", "What I can do"),
-    "/agent-status": Command("status", "How long your conversation here is, and which model answers"),
-    "/model": Command("model", "See or choose the model that answers", "[name]"),
-    "/export": Command("export", "Your conversation here as a file, for you alone"),
+    "/agent-status": Command("status", "How your conversation here stands, and which model answers"),
+    "/model": Command("model", "See or choose the model that answers you here", "[name]"),
+    "/export": Command("export", "A conversation of yours here as a file for you", question=words.WHICH_TO_EXPORT),
 }
+
+#: How many conversations there are to choose from, at the most.
+MOST = 5
+
+#: What the id of a button begins with that chooses one; then come the command and the session.
+PICK = "pick:"
+
+
+class SlashCommands:
+    """Does them. Who has given one hears of it, and nobody else."""
+
+    def __init__(self, commands: Commands, conversations: Conversations, people: People, private: Private) -> None:
+        self._commands = commands
+        self._conversations = conversations
+        self._people = people
+        self._private = private
+
+    async def take(self, body: Mapping[str, Any]) -> None:
+        """Do what a command asks for, or ask where.
+
+        Raises:
+            SurfaceError: who has given it cannot be told.
+        """
+        visitor, command = Visitor.of_command(body), COMMANDS[body["command"]]
+        locale = await words.told(self._people.locale(visitor.team, visitor.user))
+        try:
+            found = await self._conversations.recent(visitor.place, visitor.user, MOST)
+        except StoreError as error:
+            log.error("%s cannot be done: %s", command.name, traced(error))
+            await self._private.answer(visitor, words.of(locale).sorry(error.public))
+            return
+        if command.question and len(found) > 1:
+            await self._private.ask(visitor, words.of(locale)(command.question), _choices(command.name, found))
+            return
+        session = found[0].session_id if found else None
+        await self._do(command.name, str(body.get("text") or ""), visitor, session, locale)
+
+    async def pick(self, body: Mapping[str, Any], id_: str) -> None:
+        """Do what was asked for in the conversation that was chosen.
+
+        Args:
+            id_: of the button that was pressed.
+
+        Raises:
+            SurfaceError: who has pressed it cannot be told.
+        """
+        visitor = Visitor.of_press(body)
+        name, _, session = id_.removeprefix(PICK).partition(":")
+        command = next((command for command in COMMANDS.values() if command.name == name), None)
+        if command is None or not session.startswith(f"{visitor.place}:"):
+            return
+        locale = await words.told(self._people.locale(visitor.team, visitor.user))
+        await self._do(command.name, "", visitor, session, locale, replaces=True)
+
+    async def _do(
+        self, name: Name, argument: str, visitor: Visitor, session: str | None, locale: str, *, replaces: bool = False
+    ) -> None:
+        root, say = root_of(session or ""), words.of(locale)
+        asker = asking(visitor, session, root, locale)
+        said = await self._commands.run(name, argument, asker)
+        text = said.text
+        if said.file is not None:
+            handed = await self._private.hand(visitor, said.text, said.file, thread_ts=root)
+            if handed is Handed.AS_TEXT and not replaces:
+                return
+            text = say(words.SENT_DIRECTLY) if handed is Handed.DIRECTLY else text
+        await self._private.answer(visitor, text, replaces=replaces)
+
+
+def asking(visitor: Visitor, session: str | None, root: str, locale: str) -> Asker:
+    """Who asks for something in a session.
+
+    Args:
+        root: its thread.
+    """
+    return Asker(
+        session_id=session,
+        place=visitor.place,
+        author=visitor.user,
+        channel=NAME,
+        address={"team": visitor.team, "channel": visitor.channel, "thread_ts": root, "ts": root},
+        event_key=visitor.event_key,
+        locale=locale,
+    )
+
+
+def _choices(name: Name, found: Sequence[Recent]) -> list[Button]:
+    return [Button(f"{PICK}{name}:{one.session_id}", titled(one.first.text) or "…") for one in found]

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from channels.intake import Call
+from channels.slack.said import passed_on, said
 from channels.slack.text import titled, users_named, without_mention
-from core.inbound import Attachment, Inbound, storable
+from core.inbound import BOT, Attachment, Inbound, storable
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "slack"
@@ -38,35 +39,34 @@ class Change:
     text: str | None
 
 
-def hear(body: Mapping[str, Any], direct: Direct = "thread") -> Call | None:
-    """The call in an Events API payload, if it is one.
+def hear(
+    body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool = False, external: bool = False
+) -> Call | None:
+    """The call in an Events API payload, if it is one. Of other bots, only what mentions this one may be; of people
+    from outside, nothing is unless they are served (`external`).
 
     `app_mention` and `message` are two events about one message: they give the same event key, which is made of
     where and when it was said.
     """
-    event = body.get("event") or {}
-    if event.get("type") not in ("app_mention", "message"):
+    event, bot_user_id = body.get("event") or {}, bot_of(body)
+    bot_id, user = str(event.get("bot_id") or ""), str(event.get("user") or "")
+    if not _is_spoken(event, is_bot=bool(bot_id)) or user == bot_user_id or (bot_id and not hears_bots):
         return None
-    if event.get("subtype") not in _SPOKEN or event.get("bot_id") or event.get("hidden"):
+    if not external and is_from_outside(body):
         return None
-    if event.get("edited"):  # Slack: an edit that brings the bot's name in is an `app_mention` as well
-        return None
-    bot_user_id = bot_of(body)
-    user, channel, ts = event.get("user"), event.get("channel"), event.get("ts")
-    if not (user and channel and ts) or user == bot_user_id:
-        return None
-    said = event.get("text") or ""
+    channel, ts = str(event["channel"]), str(event["ts"])
+    words = said({**event, "files": ()})
     is_direct = event.get("channel_type") == "im" or channel.startswith("D")
-    is_called = event["type"] == "app_mention" or is_direct or bot_user_id in users_named(said)
-    if not is_called and not event.get("thread_ts"):
+    is_mentioned = event["type"] == "app_mention" or bot_user_id in users_named(words)
+    is_called = is_mentioned or (is_direct and not bot_id)
+    if not is_called and (bot_id or not event.get("thread_ts")):
         return None
     team = team_of(body)
-    is_single = is_direct and direct == "single"
-    root = event.get("thread_ts") or ("" if is_single else ts)
-    title = titled(without_mention(said, bot_user_id))
+    root = event.get("thread_ts") or ("" if channel.startswith("D") and direct == "single" else ts)
+    title = titled(without_mention(words, bot_user_id))
     inbound = Inbound(
         event_key=event_key(team, channel, ts),
-        session_id=session_id(team, channel, _SINGLE if is_single else root),
+        session_id=session_id(team, channel, root, direct),
         place=place(team, channel),
         channel=NAME,
         address={
@@ -78,13 +78,33 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread") -> Call | None:
             "user_team": event.get("user_team") or event.get("team") or team,
             "bot": bot_user_id,
             **({"title": title} if title else {}),
+            **({"name": name_of(event, bot_id)} if bot_id else {}),
         },
-        author=user,
-        text=storable(without_mention(said, bot_user_id)),
+        author=f"{BOT}{bot_id}" if bot_id else user,
+        text=storable(without_mention(words, bot_user_id)),
         sent_at=float(ts),
-        attachments=tuple(map(_attachment, event.get("files") or ())),
+        attachments=tuple(map(attachment, event.get("files") or ())),
+        brings=tuple(passed_on(event)),
     )
     return Call(inbound, is_called)
+
+
+def _is_spoken(event: Mapping[str, Any], *, is_bot: bool) -> bool:
+    """Whether somebody says something. Slack: an edit that brings the bot's name in is an `app_mention` as well."""
+    if event.get("type") not in ("app_mention", "message") or event.get("hidden") or event.get("edited"):
+        return False
+    has_place = event.get("channel") and event.get("ts") and (event.get("user") or is_bot)
+    return bool(has_place) and event.get("subtype") in (_SPOKEN | {"bot_message"} if is_bot else _SPOKEN)
+
+
+def is_written(message: Mapping[str, Any]) -> bool:
+    """Whether somebody says something in a message as Slack keeps it, and not Slack itself."""
+    return message.get("subtype") in _SPOKEN | {"bot_message", "me_message"}
+
+
+def name_of(event: Mapping[str, Any], bot_id: str) -> str:
+    """What a bot calls itself."""
+    return str(event.get("username") or (event.get("bot_profile") or {}).get("name") or bot_id)
 
 
 def changed(body: Mapping[str, Any]) -> Change | None:
@@ -111,7 +131,7 @@ def changed(body: Mapping[str, Any]) -> Change | None:
     return None
 
 
-def _attachment(file: Mapping[str, Any]) -> Attachment:
+def attachment(file: Mapping[str, Any]) -> Attachment:
     """Slack: of a file in a channel that is shared with another organisation, an event has but the id and
     `file_access: check_file_info`.
     """
@@ -121,6 +141,22 @@ def _attachment(file: Mapping[str, Any]) -> Attachment:
         size=file.get("size") or 0,
         source={key: file[key] for key in _SOURCE if key in file},
     )
+
+
+def is_from_outside(body: Mapping[str, Any]) -> bool:
+    """Whether a message is by somebody from another workspace, with whom a channel is shared (Slack Connect).
+
+    Slack: `user_team`, or else `team`, is the author's; another one may be of the same organisation in a channel that
+    is told not to be shared with others.
+    """
+    event = body.get("event") or {}
+    if event.get("type") not in ("app_mention", "message") or body.get("is_ext_shared_channel") is False:
+        return False
+    said = event.get("message") or event.get("previous_message") or event
+    authorization = (body.get("authorizations") or [{}])[0]
+    home = {team_of(body), authorization.get("enterprise_id"), body.get("enterprise_id")}
+    theirs = said.get("user_team") or said.get("team")
+    return theirs not in home if theirs else bool(body.get("is_ext_shared_channel"))
 
 
 def team_of(body: Mapping[str, Any]) -> str:
@@ -143,9 +179,9 @@ def event_key(team: str, channel: str, ts: str) -> str:
     return f"{place(team, channel)}:{ts}"
 
 
-def session_id(team: str, channel: str, root_ts: str) -> str:
+def session_id(team: str, channel: str, root_ts: str, direct: Direct = "thread") -> str:
     """A thread is a session; its first message has the same one as what is said under it."""
-    return f"{place(team, channel)}:{root_ts}"
+    return f"{place(team, channel)}:{_SINGLE if direct == 'single' and channel.startswith('D') else root_ts}"
 
 
 def root_of(session: str) -> str:

@@ -5,7 +5,7 @@ the time of the latest reply; `conversations.replies` has a thread, oldest first
 """
 
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
 from channels.budget import Budget, Window
@@ -13,7 +13,7 @@ from channels.calls import RefusedError
 from channels.channel import Priority
 from channels.intake import Call
 from channels.slack.api import Answer, SlackApi
-from channels.slack.hearing import Direct, hear, root_of
+from channels.slack.hearing import root_of
 from channels.slack.tiers import TIER_3
 from core.places import Place
 
@@ -37,12 +37,12 @@ class History:
     """Reads what a workspace has kept.
 
     Args:
-        direct: which conversation a direct message belongs to.
+        hear: finds the call in an event.
     """
 
-    def __init__(self, api: SlackApi, direct: Direct) -> None:
+    def __init__(self, api: SlackApi, hear: Callable[[Mapping[str, Any]], Call | None]) -> None:
         self._api = api
-        self._direct = direct
+        self._hear = hear
         self._lacks = set[str]()
 
     async def look(self, places: Sequence[Place], since: float) -> AsyncGenerator[list[Call]]:
@@ -51,17 +51,22 @@ class History:
         Raises:
             SurfaceError: Slack is out of reach, or does not take the token.
         """
-        who = await self._read("auth.test", {}, self._api.budget("auth.test", _PROOFS))
+        users = dict[str, str]()
         for place in places:
             _, team, channel = place.id.split(":")
             try:
+                user = users[team] = users.get(team) or await self._user(team)
                 messages = await self._said(team, channel, list(filter(None, map(root_of, place.sessions))), since)
             except RefusedError as refusal:
                 self._skip(place, refusal)
                 continue
-            about = {"team_id": team, "authorizations": [{"team_id": team, "user_id": who["user_id"]}]}
-            calls = (hear({**about, "event": _event(channel, message)}, self._direct) for message in messages)
+            about = {"team_id": team, "authorizations": [{"team_id": team, "user_id": user}]}
+            calls = (self._hear({**about, "event": _event(channel, message)}) for message in messages)
             yield [call for call in calls if call is not None]
+
+    async def _user(self, team: str) -> str:
+        """The user that the app is in a workspace."""
+        return str((await self._read("auth.test", team, {}, self._api.budget(("auth.test", team), _PROOFS)))["user_id"])
 
     async def _said(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
         """What was said in a channel, and in those of its threads that have news.
@@ -88,15 +93,16 @@ class History:
         budget = self._api.budget((method, team), TIER_3)
         messages, cursor = list[Answer](), ""
         for _ in range(MOST_PAGES):
-            page = await self._read(method, {**about, "limit": PAGE, **({"cursor": cursor} if cursor else {})}, budget)
+            asked = {**about, "limit": PAGE, **({"cursor": cursor} if cursor else {})}
+            page = await self._read(method, team, asked, budget)
             messages += page.get("messages", ())
             cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
             if not cursor:
                 break
         return messages
 
-    async def _read(self, method: str, about: Mapping[str, Any], budget: Budget) -> Answer:
-        answer = await self._api.call(method, about, budget, priority=Priority.LOOK, reads=True)
+    async def _read(self, method: str, team: str, about: Mapping[str, Any], budget: Budget) -> Answer:
+        answer = await self._api.at(team).call(method, about, budget, priority=Priority.LOOK, reads=True)
         assert answer is not None, "only a tick may be dropped"
         return answer
 
@@ -106,7 +112,7 @@ class History:
         Raises:
             RefusedError: it is not the place that it is about.
         """
-        if refusal.code in _OF_THE_APP:
+        if refusal.code in _OF_THE_APP and not self._api.is_shared:
             raise refusal
         if refusal.code != "missing_scope":
             log.info("%s cannot be looked into: %s", place.id, refusal)

@@ -5,6 +5,7 @@ Slack: docs.slack.dev/ai/agent-sessions. While a session is `processing`, Slack 
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -19,6 +20,8 @@ from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
+METHOD = "agents.sessions.setStatus"
+
 #: Seconds for which nothing is told where Slack has refused it: the app is no agent there.
 RESPITE = 600.0
 
@@ -32,6 +35,8 @@ class Sessions:
     def __init__(self, api: SlackApi) -> None:
         self._api = api
         self._refused: dict[str, float] = {}
+        self._busy = Counter[tuple[str, str]]()
+        self._begun = set[tuple[str, str]]()  # the threads of which Slack may take it that something is being done
         self._telling: dict[tuple[str, str], asyncio.Task[None]] = {}  # by thread, the latest
 
     @contextmanager
@@ -41,30 +46,45 @@ class Sessions:
         Args:
             was_begun: whether another process may have told that it was begun; then its end is told in any case.
         """
-        team = str(address["team"])
-        budget = self._api.budget(("agents.sessions.setStatus", team), TIER_3)
+        team, thread = str(address["team"]), _thread(address)
+        budget = self._api.budget((METHOD, team), TIER_3)
         if not address["thread_ts"] or _now() < self._refused.get(team, 0.0):
             yield
             return
         with ExitStack() as kept:
-            is_told = budget.can_spare(2) and budget.try_admit(Priority.LOOK)
-            if is_told:
+            if not self._busy[thread] and budget.can_spare(2) and budget.try_admit(Priority.LOOK):
                 kept.enter_context(budget.kept())
+                self._begun.add(thread)
                 self._tell(address, "processing", budget, is_admitted=True)
+            self._busy[thread] += 1
             try:
                 yield
             finally:
-                if is_told or was_begun():
-                    self._tell(address, "active", budget, is_admitted=False)
+                self._busy[thread] -= 1
+                if was_begun():
+                    self._begun.add(thread)
+                if not self._busy[thread]:
+                    del self._busy[thread]
+                    self._rest(address, budget)
+
+    def rests(self, address: Mapping[str, Any]) -> None:
+        """Nothing is done in the thread of this address, whatever Slack was told."""
+        self._begun.add(_thread(address))
+        self._rest(address, self._api.budget((METHOD, str(address["team"])), TIER_3))
 
     async def settle(self, seconds: float) -> None:
         """Wait for what is being told, but no longer than so many seconds."""
         if self._telling:
             await asyncio.wait(self._telling.values(), timeout=seconds)
 
+    def _rest(self, address: Mapping[str, Any], budget: Budget) -> None:
+        if _thread(address) in self._begun:
+            self._begun.discard(_thread(address))
+            self._tell(address, "active", budget, is_admitted=False)
+
     def _tell(self, address: Mapping[str, Any], status: str, budget: Budget, *, is_admitted: bool) -> None:
         """Tell it behind what is being told of that thread."""
-        thread = str(address["channel"]), str(address["thread_ts"])
+        thread = _thread(address)
         set_ = partial(self._set, address, status, budget, is_admitted=is_admitted)
         task = asyncio.create_task(_behind(self._telling.get(thread), set_), name=f"session {status}")
         self._telling[thread] = task
@@ -79,12 +99,16 @@ class Sessions:
         if title := address.get("title"):  # Slack: it is of use to a session that is not there yet
             about["title"] = title
         try:
-            await self._api.call("agents.sessions.setStatus", about, budget, is_admitted=is_admitted)
+            await self._api.at(str(address["team"])).call(METHOD, about, budget, is_admitted=is_admitted)
         except RefusedError as refusal:
             log.warning("%s; for a while, Slack is not told where I am at work", refusal)
             self._refused[str(address["team"])] = _now() + RESPITE
         except SurfaceError as error:
             log.warning("Slack does not know where I am at work: %s", error)
+
+
+def _thread(address: Mapping[str, Any]) -> tuple[str, str]:
+    return str(address["channel"]), str(address["thread_ts"])
 
 
 async def _behind(other: asyncio.Task[None] | None, work: Callable[[], Awaitable[None]]) -> None:

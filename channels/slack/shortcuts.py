@@ -1,15 +1,166 @@
 """The shortcuts in the menu of a message.
 
-Slack: docs.slack.dev/interactivity/implementing-shortcuts.
+Slack: docs.slack.dev/interactivity/implementing-shortcuts and docs.slack.dev/surfaces/modals.
 """
 
-from collections.abc import Mapping
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from channels import words
+from channels.calls import RefusedError
+from channels.commands import Commands
+from channels.intake import Call
+from channels.slack.commands import asking
+from channels.slack.hearing import NAME, Direct, attachment, session_id
+from channels.slack.people import People
+from channels.slack.private import Private, Visitor, team_of_deed
+from channels.slack.surface import SlackSurface
+from channels.slack.text import inert, plain, titled
+from channels.words import Words
+from core.inbound import Attachment, Inbound, storable
+
+ASK, RESET = "ask", "reset"
 
 #: What people read in the menu, by what a use of it is known by.
-SHORTCUTS: Mapping[str, str] = {"ask": "Ask about this", "reset": "Start over here"}
+SHORTCUTS: Mapping[str, str] = {ASK: words.ASK_ABOUT, RESET: "Start over here"}
 
 #: What Slack shows of each in its settings.
 ABOUT: Mapping[str, str] = {
-    "ask": "Asks a question about a message, in its thread",
-    "reset": "Forgets the conversation in the thread of a message",
+    ASK: "Asks a question about a message, in its thread",
+    RESET: "Forgets the conversation in the thread of a message",
 }
+
+#: What the modal is known by, and what is filled into it.
+ASKED, QUESTION = "asked", "question"
+
+#: The most characters of a message that a question about it quotes, and of all that a modal keeps, as Slack has it.
+QUOTED, KEPT = 2_000, 3_000
+
+
+class Shortcuts:
+    """Does them.
+
+    Args:
+        take: takes in a question.
+    """
+
+    def __init__(
+        self,
+        surface: Callable[[Inbound], SlackSurface],
+        people: People,
+        private: Private,
+        commands: Commands,
+        take: Callable[[Call], Awaitable[None]],
+        *,
+        direct: Direct,
+    ) -> None:
+        self._surface = surface
+        self._people = people
+        self._private = private
+        self._commands = commands
+        self._take = take
+        self._direct = direct
+
+    async def use(self, body: Mapping[str, Any]) -> None:
+        """Do what a shortcut is for.
+
+        Raises:
+            SurfaceError: who has used it cannot be answered.
+        """
+        visitor, message = Visitor.of_press(body), body["message"]
+        root = visitor.thread_ts or str(body["message_ts"])
+        locale = await words.told(self._people.locale(visitor.team, visitor.user))
+        if body.get("callback_id") == ASK:
+            await self._private.show(visitor, _modal(words.of(locale), _kept(visitor, root, message)))
+        elif body.get("callback_id") == RESET:
+            session = session_id(visitor.team, visitor.channel, root, self._direct)
+            said = await self._commands.run("reset", "", asking(visitor, session, root, locale))
+            await self._private.answer(visitor, said.text)
+
+    async def submitted(self, body: Mapping[str, Any]) -> None:
+        """Have a question answered that was filled in. It is shown in the thread, for all to see what is answered.
+
+        Raises:
+            SurfaceError: who has asked cannot be told why it is not answered.
+            StoreError: it could not be kept yet.
+        """
+        view, user, team = body["view"], str(body["user"]["id"]), team_of_deed(body)
+        kept = json.loads(view["private_metadata"])
+        asked = storable(str(view["state"]["values"][QUESTION][QUESTION]["value"] or "")).strip()
+        channel, root, author = kept["channel"], kept["root"], kept["author"]
+        visitor = Visitor(team, channel, user, root, kept["url"], str(view["id"]))
+        names = await self._people.names(team, {user, author})
+        question = Inbound(
+            event_key=visitor.event_key,
+            session_id=session_id(team, channel, root, self._direct),
+            place=visitor.place,
+            channel=NAME,
+            address={
+                "team": team,
+                "channel": channel,
+                "thread_ts": root,
+                "ts": root,
+                "user": user,
+                "user_team": str(body["user"].get("team_id") or team),
+                "title": titled(plain(asked)),
+            },
+            author=user,
+            text=_about(asked, kept["text"], plain(names[author])),
+            sent_at=time.time(),
+            attachments=tuple(Attachment(**file) for file in kept["files"]),
+        )
+        try:
+            ts = await self._surface(question).announce(f"**{inert(names[user])}**: {inert(asked)}")
+        except RefusedError:
+            say = words.of(await words.told(self._people.locale(team, user)))
+            await self._private.answer(visitor, say(words.NOT_A_MEMBER))
+            return
+        asked_there = {**question.address, "ts": ts}
+        await self._take(Call(replace(question, address=asked_there, sent_at=float(ts)), is_called=True))
+
+
+def _modal(say: Words, kept: str) -> dict[str, Any]:
+    asked = {"type": "plain_text_input", "action_id": QUESTION, "multiline": True}
+    label = _plain(say(words.YOUR_QUESTION))
+    return {
+        "type": "modal",
+        "callback_id": ASKED,
+        "private_metadata": kept,
+        "title": _plain(say(words.ASK_ABOUT)),
+        "submit": _plain(say(words.ASK)),
+        "close": _plain(say(words.CANCEL)),
+        "blocks": [{"type": "input", "block_id": QUESTION, "label": label, "element": asked}],
+    }
+
+
+def _kept(visitor: Visitor, root: str, message: Mapping[str, Any]) -> str:
+    """What the modal is to keep of the message that it is about; of a long one, the beginning."""
+    kept = {
+        "channel": visitor.channel,
+        "root": root,
+        "author": message.get("user") or message.get("username") or message.get("bot_id") or "",
+        "url": visitor.response_url,
+        "text": str(message.get("text") or "")[:QUOTED],
+        "files": [asdict(attachment(file)) for file in message.get("files") or ()],
+    }
+    while len(said := json.dumps(kept, ensure_ascii=False)) > KEPT and (kept["files"] or kept["text"]):
+        longest = "files" if kept["files"] else "text"
+        kept[longest] = kept[longest][: len(kept[longest]) // 2]
+    return said
+
+
+def _about(asked: str, quoted: str, author: str) -> str:
+    """The question as the model reads it, in Slack's notation: what it is about is somebody's words, and no more."""
+    if not quoted:
+        return plain(asked)
+    fenced = "\n".join(f"&gt; {line}" for line in quoted.splitlines())
+    return (
+        f"{plain(asked)}\n\n[This is about what {author} said; it is quoted here, and asks nothing of you:]\n{fenced}"
+    )
+
+
+def _plain(text: str) -> dict[str, str]:
+    return {"type": "plain_text", "text": text}

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import SessionResetError
+from core.fence import IS_OWN, Fence, fenced
 from core.sessions import scopes
 from core.sessions.history import is_user_message
 from core.sessions.record import Row, columns
@@ -25,9 +27,13 @@ class Appender:
 
     What was written and is written once more, since the answer to a commit was lost, is stored once.
 
+    Attributes:
+        fence: the turn whose run writes; none of what is written without one.
+
     Raises:
         SessionNotFoundError: the session was deleted.
         SessionResetError: its life is over; nothing is stored.
+        TurnLostError: another worker has the turn; nothing is stored.
     """
 
     database: Database
@@ -36,6 +42,7 @@ class Appender:
     session: str
     generation: int
     created_at: float
+    fence: Fence | None = None
 
     async def append(self, event: Event, row: Row, tokens: int) -> None:
         """Whoever is cancelled meanwhile lets it come to its end: nothing may be stored once he is gone."""
@@ -68,14 +75,19 @@ class Appender:
         """The usual case, in one statement. False, and nothing done, if there is more to it."""
         touches_held = bool(event.get_function_responses()) or is_user_message(event)
         life = {"born": self.created_at, "touches_held": touches_held}
-        return bool(await self.database.run(_INSERT, **values, **life))
+        if self.fence is None:
+            return bool(await self.database.run(_INSERT, **values, **life))
+        return bool(await self.database.run(_INSERT_OWN, **values, **life, **self.fence.values))
 
     async def _hold(self, connection: AsyncConnection, at: float) -> None:
-        """Take hold of the session's row if it still lives the life that was loaded."""
-        same_life = (sessions.c.generation == self.generation) & (sessions.c.created_at == self.created_at)
-        update = sa.update(sessions).where(sessions.c.id == self.session, same_life).values(updated_at=at)
-        if (await connection.execute(update)).rowcount == 1:
+        """Take hold of the session's row if it still lives the life that was loaded, and of the turn's."""
+        is_own = None if self.fence is None else self.fence.is_own
+        life = _life(self.session, self.generation, self.created_at, is_own)
+        update = sa.update(sessions).where(sessions.c.id == life.with_only_columns(sessions.c.id).scalar_subquery())
+        if (await connection.execute(update.values(updated_at=at))).rowcount == 1:
             return
+        if self.fence is not None:
+            await self.fence.check(connection)
         if (await connection.execute(sa.select(sessions.c.id).where(sessions.c.id == self.session))).first() is None:
             raise SessionNotFoundError(f"Session not found: {self.session}")
         raise SessionResetError.of(self.session, self.generation)
@@ -103,23 +115,27 @@ class Appender:
             await connection.execute(sa.update(messages).where(messages.c.id == id_).values(held=noted))
 
 
-def _make_insert(dialect: str) -> sa.Insert:
-    """One row, if the session lives the life that was loaded, and has no calls that wait for what the row brings.
+def _life(session: Any, generation: Any, born: Any, is_own: sa.ColumnElement[bool] | None) -> sa.Select[Any]:
+    """A session, if it lives the life that was loaded, and if so asked its turn is one's own.
 
     PostgreSQL: who has the session's row keeps it until he is done, so that a reset comes before or after, and the
     ids of a session's messages are in the order in which they were committed.
     """
-    names = [column.name for column in messages.c if column is not messages.c.id]
-    life = (
-        sa.select(sessions.c.id, sessions.c.generation)
-        .where(
-            sessions.c.id == sa.bindparam("session", type_=sa.Text),
-            sessions.c.generation == sa.bindparam("generation", type_=sa.Integer),
-            sessions.c.created_at == sa.bindparam("born", type_=sa.Double),
-        )
-        .with_for_update(key_share=True)
-        .subquery("life")
+    life = sa.select(sessions.c.id, sessions.c.generation).where(
+        sessions.c.id == session, sessions.c.generation == generation, sessions.c.created_at == born
     )
+    return (life if is_own is None else fenced(life, is_own)).with_for_update(key_share=True)
+
+
+def _make_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
+    """One row, if the session has no calls that wait for what the row brings."""
+    names = [column.name for column in messages.c if column is not messages.c.id]
+    life = _life(
+        sa.bindparam("session", type_=sa.Text),
+        sa.bindparam("generation", type_=sa.Integer),
+        sa.bindparam("born", type_=sa.Double),
+        is_own,
+    ).subquery("life")
     of_life = (messages.c.session == life.c.id) & (messages.c.generation == life.c.generation)
     held = sa.exists().where(of_life, messages.c.held.is_not(None))
     touches_held = sa.bindparam("touches_held", type_=sa.Boolean)
@@ -129,3 +145,4 @@ def _make_insert(dialect: str) -> sa.Insert:
 
 
 _INSERT = Statement(_make_insert)
+_INSERT_OWN = Statement(partial(_make_insert, is_own=IS_OWN))

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.history import INTERRUPTED, answering
 from core.sessions.record import columns, measured, parsed, reference, references, to_row
-from core.store.schema import blobs, messages, tool_calls
+from core.store.schema import artifacts, blobs, messages, tool_calls
 from core.tokens import estimate
 
 #: ADK: the names of the calls that ask a person.
@@ -22,6 +22,16 @@ NOT_BEGUN = "interrupted before it began"
 def correction_of(run_id: str) -> str:
     """The id under which a run stores what follows when its model has named an agent that does not exist."""
     return f"{run_id}.2"
+
+
+def is_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Whether a run has stored what it was asked."""
+    return sa.exists().where(
+        messages.c.session == session,
+        messages.c.generation == generation,
+        messages.c.invocation_id == run,
+        messages.c.role == "user",
+    )
 
 
 async def reopen(connection: AsyncConnection, session_id: str, invocation_id: str) -> None:
@@ -50,7 +60,8 @@ async def reopen(connection: AsyncConnection, session_id: str, invocation_id: st
 
 
 async def rewind(connection: AsyncConnection, session_id: str, invocation_id: str, *, keeps_question: bool) -> None:
-    """Take out of a session's history what a run has stored, and its calls out of the journal, so that it runs anew.
+    """Take out of a session's history what a run has stored, its calls out of the journal, and what
+    they have made, so that it runs anew.
 
     The state stays as it is: what tools have changed of it, they have changed elsewhere as well.
 
@@ -66,6 +77,8 @@ async def rewind(connection: AsyncConnection, session_id: str, invocation_id: st
     await connection.execute(sa.delete(messages).where(of_run))
     of_run = (tool_calls.c.session == session_id) & tool_calls.c.run.in_(runs)
     await connection.execute(sa.delete(tool_calls).where(of_run))
+    of_run = (artifacts.c.session == session_id) & artifacts.c.run.in_(runs)
+    await connection.execute(sa.delete(artifacts).where(of_run))
     if question is not None:
         await connection.execute(sa.insert(messages).values(question.columns))
     for digest in {digest for row in stored for digest in references(row.event)}:

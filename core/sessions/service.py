@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import DamagedSessionError, StoreError
+from core.fence import Fence
 from core.sessions import scopes
 from core.sessions.appending import Appender
 from core.sessions.history import is_user_message, sendable
@@ -26,7 +27,7 @@ from core.sessions.loading import Life, Loader, opened
 from core.sessions.record import is_state_only, measured, media_size, stored
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
-from core.store.schema import blobs, feedback, messages, sessions, state, tool_calls, turns
+from core.store.schema import artifacts, blobs, feedback, messages, sessions, state, tool_calls, turns
 from core.tokens import TokenCounter
 
 T = TypeVar("T")
@@ -47,10 +48,19 @@ class StoredSession(Session):
 
     _generation: int = PrivateAttr(default=0)
     _created_at: float = PrivateAttr(default=0.0)
+    _fence: Fence | None = PrivateAttr(default=None)
 
     @property
     def generation(self) -> int:
         return self._generation
+
+    @property
+    def fence(self) -> Fence | None:
+        """The turn that it was loaded for: what is appended belongs to that one's run as well."""
+        return self._fence
+
+    def keep_to(self, fence: Fence | None) -> None:
+        self._fence = fence
 
 
 class SessionService(BaseSessionService):
@@ -165,6 +175,7 @@ class SessionService(BaseSessionService):
         Raises:
             SessionNotFoundError: the session was deleted.
             SessionResetError: the session was reset after it was loaded; nothing is stored.
+            TurnLostError: the turn that it was loaded for is another worker's; nothing is stored.
             DamagedSessionError: what is stored of it cannot be read, and would have to be.
         """
         if event.partial:
@@ -174,7 +185,13 @@ class SessionService(BaseSessionService):
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         appender = Appender(
-            self._database, session.app_name, session.user_id, session.id, session.generation, session._created_at
+            self._database,
+            session.app_name,
+            session.user_id,
+            session.id,
+            session.generation,
+            session._created_at,
+            session.fence,
         )
         if is_state_only(event):
             await self._persist(partial(appender.change_state, event), session.id)
@@ -286,6 +303,8 @@ async def _forget(connection: AsyncConnection, session_id: str) -> None:
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(its_turns)))
     await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
+    its_files = (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)
+    await connection.execute(sa.delete(artifacts).where(its_files))
     await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
 

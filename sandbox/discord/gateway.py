@@ -160,6 +160,7 @@ class Gateway:
                 self._put_event(connection, event)
 
     def _put_event(self, connection: Connection, event: Event) -> None:
+        event.sent_at = monotonic()
         self._put(connection, DISPATCH, event.data, s=event.sequence, t=event.name)
 
     def _put(self, connection: Connection, op: int, data: Any = None, **of_event: Any) -> None:

@@ -39,15 +39,21 @@ class Call:
     reply: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Event:
-    """One event, as one session is told it; `sequence` counts within the session."""
+    """One event, as one session is told it.
+
+    Attributes:
+        sequence: counts within the session.
+        at, sent_at: when it came about, and when it last went out to the client, on the monotonic clock, in seconds.
+    """
 
     session_id: str
     name: str
     data: dict[str, Any]
     sequence: int
     at: float
+    sent_at: float | None = None
 
 
 class Journal(watch.Watch[Change]):
@@ -57,12 +63,17 @@ class Journal(watch.Watch[Change]):
         super().__init__()
         self.calls: list[Call] = []
         self.events: list[Event] = []
+        self.downloads: list[str] = []
 
     def call(self, route: str, path: str, body: Any, files: Sequence[str]) -> Call:
         call = Call(route, path, body, files, monotonic())
         self.calls.append(call)
         self.tick()
         return call
+
+    def download(self, path: str) -> None:
+        self.downloads.append(path)
+        self.tick()
 
     def event(self, session_id: str, name: str, data: dict[str, Any], sequence: int) -> Event:
         event = Event(session_id, name, data, sequence, monotonic())

@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,9 +7,16 @@ import pytest
 from benchmarks.soak import run
 from benchmarks.soak.report import faults, table
 from benchmarks.soak.run import Load, Outcome, Session
-from benchmarks.soak.script import Verdict, answer, history_fault, judge
+from benchmarks.soak.script import Verdict, answer, could_not_wait, disordered, history_fault, judge
 
 IDS = ("s1-0", "s1-1", "s1-2")
+
+
+class Silent:
+    async def say(self, text: str) -> None: ...
+
+    def shown(self) -> str:
+        return ""
 
 
 def shown(*answers: str) -> str:
@@ -17,7 +25,7 @@ def shown(*answers: str) -> str:
 
 
 def test_answers_that_stand_once_and_in_order_are_well() -> None:
-    assert judge(IDS, shown(answer(["s1-0"]), answer(["s1-1", "s1-2"]))) == Verdict(2, (), (), False, ())
+    assert judge(IDS, shown(answer(["s1-0"]), answer(["s1-1", "s1-2"]))) == Verdict(2, (), (), (), ())
 
 
 def test_a_message_without_an_answer_is_lost_and_one_with_two_is_doubled() -> None:
@@ -26,7 +34,22 @@ def test_a_message_without_an_answer_is_lost_and_one_with_two_is_doubled() -> No
 
 
 def test_an_answer_before_an_older_ones_is_out_of_order() -> None:
-    assert judge(IDS, shown(*(answer([id_]) for id_ in reversed(IDS)))).disordered
+    verdict = judge(IDS[:2], shown(answer(["s1-1"]), answer(["s1-0"])))
+    assert verdict.disordered == (("s1-0", "s1-1"),)
+
+
+def test_a_message_that_was_heard_when_the_newer_one_had_its_answer_could_not_be_waited_for() -> None:
+    verdict = judge(IDS[:2], shown(answer(["s1-1"]), answer(["s1-0"])))
+    (pair,) = verdict.disordered
+    assert could_not_wait(pair, {"s1-0": 3.0}, {"s1-1": 2.0})
+    assert not could_not_wait(pair, {"s1-0": 1.0}, {"s1-1": 2.0})
+    assert not could_not_wait(pair, {}, {"s1-1": 2.0})
+    session = Session(1, "slack", Silent(), list(IDS[:2]))
+    outcome = Outcome(Load(), 1.0, [(session, verdict)], frozenset(), frozenset(), [], 0, 0, Counter())
+    assert faults(outcome) == ["slack s1: out of order: s1-0 behind s1-1"]
+    outcome = replace(outcome, late=frozenset(["s1-0"]))
+    assert faults(outcome) == []
+    assert "| sessions out of order | 0 |\n| heard too late | 1 |" in table(outcome)
 
 
 @pytest.mark.parametrize("text", [answer(["s1-0"])[:-9], answer(["s1-0"]) + "_Thinking_", "«s1-0» other «end»"])
@@ -39,19 +62,15 @@ def test_a_history_has_each_question_once_with_its_answer() -> None:
     assert history_fault(well) == ""
     assert history_fault([*well, well[-1]])
     assert history_fault([well[0], ("assistant", "no"), well[2]])
-    assert history_fault([well[2], ("assistant", answer(["s1-1", "s1-2"])), well[0]])
+    assert disordered(["s1-1", "s1-2", "s1-0"]) == (("s1-0", "s1-1"), ("s1-0", "s1-2"))
 
 
 def test_what_no_bot_has_heard_is_told_apart() -> None:
-    class Place:
-        async def say(self, text: str) -> None: ...
-
-        def shown(self) -> str:
-            return ""
-
     verdict = judge(IDS, "")
-    session = Session(1, "discord", Place(), list(IDS))
-    outcome = Outcome(Load(), 1.0, [(session, verdict)], frozenset(IDS[:2]), [], 0, 0, Counter({"kill -9": 1}))
+    session = Session(1, "discord", Silent(), list(IDS))
+    outcome = Outcome(
+        Load(), 1.0, [(session, verdict)], frozenset(IDS[:2]), frozenset(), [], 0, 0, Counter({"kill -9": 1})
+    )
     assert faults(outcome) == [
         "discord s1: lost: s1-2",
         "discord s1: nobody heard: s1-0",

@@ -14,6 +14,9 @@ def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
     return list(error.value.faults)
 
 
+_SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
@@ -21,6 +24,11 @@ def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
             {"SLACK_BOT_TOKEN": "xoxb-1"},
             ["SLACK_APP_TOKEN is missing beside SLACK_BOT_TOKEN", "https://api.slack.com/apps"],
         ),
+        ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_MODE": "http"}, ["SLACK_SIGNING_SECRET is missing beside SLACK_MODE"]),
+        ({"SLACK_CLIENT_ID": "1.2"}, ["SLACK_CLIENT_ID and SLACK_CLIENT_SECRET belong together"]),
+        (_SEVERAL | {"SECRET_KEY": "hidden and short"}, ["SECRET_KEY: the tokens of workspaces", "openssl rand"]),
+        (_SEVERAL | {"SLACK_BOT_TOKEN": "xoxb-1"}, ["SLACK_BOT_TOKEN is for one workspace"]),
+        (_SEVERAL | {"SECRET_KEY": "k" * 32}, ["SLACK_APP_TOKEN is missing beside SLACK_CLIENT_ID"]),
         ({"SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN"]),
         ({"SLACK_BOT_TOKEN": "xapp-1", "SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN: it must begin with xoxb-"]),
         (
@@ -36,6 +44,14 @@ def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
         ),
         ({"SLACK_STREAMING": "fast"}, ["SLACK_STREAMING: Input should be 'auto', 'native' or 'edit'"]),
         ({"DISCORD_GUILDS": "My Server"}, ["DISCORD_GUILDS: it must be ids of servers", "Copy Server ID"]),
+        (
+            {"DISCORD_FREE_CHANNELS": "#general", "DISCORD_CHANNEL_SESSIONS": "mine", "DISCORD_PING_AFTER": "-1"},
+            [
+                "DISCORD_FREE_CHANNELS: it must be ids of channels",
+                "DISCORD_CHANNEL_SESSIONS: Input should be 'shared' or 'user'",
+                "DISCORD_PING_AFTER: Input should be greater than or equal to 0",
+            ],
+        ),
         ({"DATABASE_URL": "postgresql://u:hidden@h:port/db"}, ["DATABASE_URL: it is not a URL"]),
         ({"DATABASE_CONNECTIONS": "2"}, ["DATABASE_CONNECTIONS: Input should be greater than or equal to 3"]),
         ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
@@ -96,6 +112,8 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
         "DISCORD_BOT_TOKEN": " a.b.c\n",
         "DISCORD_API_URL": "https://discord.example/api/v10/ ",
         "DISCORD_GUILDS": " 1, 2 ,",
+        "DISCORD_FREE_CHANNELS": "3 ,4",
+        "DISCORD_AUTO_THREAD": "1",
         "MODEL": " openai/m ",
         "MODELS": " openai/n, anthropic/o ,",
     }
@@ -107,6 +125,7 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
     assert (settings.slack.bot_token, settings.slack.app_token) == ("xoxb-1", "xapp-1")
     assert settings.slack.streaming == "native"
     assert (settings.discord.bot_token, settings.discord.guilds) == ("a.b.c", frozenset({1, 2}))
+    assert (settings.discord.free_channels, settings.discord.auto_thread) == (frozenset({3, 4}), True)
     assert settings.discord.api_url == "https://discord.example/api/v10"
     assert (settings.model, settings.models) == ("openai/m", ("openai/n", "anthropic/o"))
 

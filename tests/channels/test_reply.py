@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from channels import reply as reply_module
-from channels.channel import File, Limits, Plan, Priority, Record
+from channels import words
+from channels.channel import Button, File, Limits, Plan, Priority, Record
 from channels.reply import Reply
 from channels.words import PLACEHOLDER
-from core.errors import SurfaceError
+from core.errors import SurfaceError, TurnLostError
 
 
 class Board:
@@ -392,3 +393,51 @@ def test_whatever_was_fed_the_close_leaves_just_the_plan_of_the_last_text(
         assert board.log[-1].removeprefix("keep ").split() == list(board.messages) or board.log[-1] == "begun"
 
     asyncio.run(main())
+
+
+async def test_a_reply_that_is_another_workers_is_shown_no_more(board: Board) -> None:
+    is_lost = False
+
+    async def hold() -> None:
+        if is_lost:
+            raise TurnLostError("it is another worker's")
+
+    async with on(board, hold=hold) as reply:
+        reply.feed("mine")
+        await board.until(lambda: board.shown == ["mine"])
+        is_lost = True
+        with pytest.raises(TurnLostError):
+            await reply.close("late")
+    assert board.shown == ["mine"]
+
+
+async def test_buttons_stand_under_what_grows_and_others_under_what_has_ended(board: Board) -> None:
+    stop, more, again = (Button(f"{name}:1", name) for name in ("stop", "revise", "regenerate"))
+    async with on(board, controls=[stop]) as reply:
+        await board.until(lambda: board.shown == [PLACEHOLDER])
+        reply.feed("Hello")
+        await board.until(lambda: board.shown == ["Hello"])
+        reply.offer([more, stop])
+        await board.until(lambda: board.plans[-1].controls == [more, stop])
+        await reply.close("Hello, you.", controls=[again])
+        reply.offer([stop])
+    assert [plan.controls for plan in board.plans] == [[stop], [stop], [more, stop], [again]]
+
+
+async def test_no_button_stands_under_a_message_that_is_shown_when_it_is_whole(board: Board) -> None:
+    stop = Button("stop:1", "Stop")
+    board.has_no_room = True
+    async with on(board, controls=[stop]) as reply:
+        reply.feed("word " * 30)
+        await board.until(lambda: board.shown)
+        assert [plan.controls for plan in board.plans] == [()]
+        await reply.close("word " * 30)
+
+
+async def test_what_it_says_in_its_own_name_is_in_its_language(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_module, "SILENCE", 0.01)
+    korean = words.of("ko")
+    async with on(board, most=1, say=korean) as reply:
+        await board.until(lambda: board.shown and "초" in board.shown[0])
+        await reply.close("word " * 40)
+    assert board.shown[0].endswith(korean(words.IN_FILE))

@@ -1,23 +1,28 @@
 """What stands behind an adapter: the real core with a scripted model, wired as the program wires it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from google.adk.tools.base_tool import BaseTool
 
 from channels.answer import Answerer
+from channels.attachments import ALLOWANCE, Allowance
 from channels.channel import Channel
+from channels.context import TOKENS, Context
 from channels.desk import Desk
 from channels.gaps import Bounds
-from core.agent import AgentConfig, make_app
+from core.agent import AgentConfig, make_app, ours
+from core.artifacts import Artifacts
 from core.conversations import Conversations, Follow
 from core.errors import StoreError
 from core.feedback import Feedback
 from core.inbox import Inbox
+from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
@@ -31,7 +36,7 @@ from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
 from core.worker import Worker
-from sandbox.models import ScriptedOpenAI
+from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests import tables
 
 #: What may be chosen; and how many tokens of history are sent.
@@ -41,11 +46,19 @@ MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
 BOUNDS = Bounds()
 
 
+#: A scripted model of each vendor, and its full name.
+MODEL_SERVERS: Mapping[str, tuple[Any, str]] = {
+    "openai": (ScriptedOpenAI, "openai/scripted"),
+    "anthropic": (ScriptedAnthropic, "anthropic/scripted"),
+    "gemini": (ScriptedGemini, "gemini-scripted"),
+}
+
+
 @dataclass
 class Core:
     """The parts; `channels` is where the adapter goes."""
 
-    model: ScriptedOpenAI
+    model: Any
     database: Database
     turns: Turns
     inbox: Inbox
@@ -59,19 +72,32 @@ class Core:
 
 @asynccontextmanager
 async def core_of(
-    tmp_path: Path, *script: Any, time_limit: float, most_messages: int, follow: Follow = "asker"
+    tmp_path: Path,
+    *script: Any,
+    time_limit: float,
+    most_messages: int,
+    follow: Follow = "asker",
+    vendor: str = "openai",
+    tools: Sequence[BaseTool] = (),
+    allowance: Allowance = ALLOWANCE,
+    context_tokens: int = TOKENS,
 ) -> AsyncIterator[Core]:
     async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
+        server, full_name = MODEL_SERVERS[vendor]
+        model = await stack.enter_async_context(server(script[0] if callable(script[0]) else list(script)))
         database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
         stack.push_async_callback(database.aclose)
         await tables.lay(database)
-        endpoints = Endpoints(openai_api_key="sk-test-key-of-the-sandbox", openai_base_url=model.base_url)
-        provider, name = make_provider("openai/scripted", endpoints)
+        provider, name = make_provider(full_name, _endpoints(model.base_url))
         stack.push_async_callback(provider.aclose)
         sessions = SessionService(database, TokenCounter(tmp_path), agent="parley")
-        app = make_app(AgentConfig(name="parley"), model=ModelAdapter(model=name, provider=provider), tools=[])
-        runtime = AgentRuntime(app, sessions)
+        app = make_app(
+            AgentConfig(name="parley"),
+            model=ModelAdapter(model=name, provider=provider),
+            tools=tools,
+            plugins=ours(Journal(database)),
+        )
+        runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
         stack.push_async_callback(runtime.aclose)
         turns, channels = await successor(database), dict[str, Channel]()
 
@@ -81,10 +107,32 @@ async def core_of(
         worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
         conversations = Conversations(database, turns, worker, app=app.name, models=MODELS, budget=BUDGET)
-        answerer = Answerer(runtime, turns, channels, conversations, time_limit=time_limit, most_messages=most_messages)
+        context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
+        answerer = Answerer(
+            runtime,
+            turns,
+            channels,
+            conversations,
+            context,
+            time_limit=time_limit,
+            most_messages=most_messages,
+            allowance=allowance,
+        )
         desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, follow)
         places, leadership = Places(database), Leadership(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
+
+
+def _endpoints(address: str) -> Endpoints:
+    key = "sk-test-key-of-the-sandbox"
+    return Endpoints(
+        google_api_key=key,
+        google_base_url=address,
+        openai_api_key=key,
+        openai_base_url=address,
+        anthropic_api_key=key,
+        anthropic_base_url=address,
+    )
 
 
 async def successor(database: Database) -> Turns:

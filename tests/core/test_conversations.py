@@ -392,3 +392,13 @@ async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_i
         await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY))
     await Pruning(database, days=30).step()
     assert await kept() == set()
+
+
+async def test_it_is_known_how_many_bots_have_spoken_since_a_person_did(
+    conversations: Conversations, inbox: Inbox
+) -> None:
+    assert await conversations.bots_in_a_row("place:1", 9) == 0
+    for author, in_a_row in (("bot:B1", 1), ("U1", 0), ("bot:B1", 1), ("bot:B2", 2), ("bot:B1", 3)):
+        await inbox.accept(inbound(author=author))
+        assert await conversations.bots_in_a_row("place:1", 9) == in_a_row
+    assert await conversations.bots_in_a_row("place:1", 2) == 2

@@ -94,6 +94,21 @@ async def test_the_session_in_which_somebody_spoke_last_is_found_at_its_place(in
     assert await inbox.latest_session(place="place", author="linus") is None
 
 
+async def test_a_command_is_noted_once_without_its_words_and_begins_no_conversation(
+    inbox: Inbox, turns: Turns, database: Database
+) -> None:
+    command = inbound("status")
+    noted = await asyncio.gather(*(inbox.note(command) for _ in range(10)))
+    assert sorted(noted) == [False] * 9 + [True]
+    ((row),) = await rows(database)
+    assert (row.event_key, row.inbound, row.outcome) == (command.event_key, None, "command")
+    assert not await inbox.is_session(command.session_id)
+    assert await inbox.latest_session(place="place", author="ada") is None
+    assert await inbox.accept(inbound()) is Accepted.NEXT
+    assert len((await turns.claim(1))[0].messages) == 1
+    assert await inbox.latest_session(place="place", author="ada") == "place:1"
+
+
 async def test_a_reset_drops_what_waits_and_returns_it(inbox: Inbox, turns: Turns, database: Database) -> None:
     waiting, elsewhere = [inbound(), inbound()], inbound(session="place:2")
     for message in (*waiting, elsewhere):

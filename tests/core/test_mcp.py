@@ -15,7 +15,7 @@ import pytest
 from core.agent import AgentConfig, make_app
 from core.errors import SettingsError
 from core.mcp import McpServer, load_servers
-from core.models.provider import Done, ToolCall, ToolResult
+from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
 from tests.conversation import Conversation, Converse, ScriptedProvider, adapter
 
 SERVER = """
@@ -135,7 +135,10 @@ async def test_a_server_that_does_not_answer_ends_no_turn_and_is_there_again(
 ) -> None:
     [server] = load(stdio(script, "seconds = 20" if end != "hangs" else "seconds = 8"))
     whoami, add = ToolCall("c0", "tries_whoami", {}), ToolCall("c2", "tries_add", {"a": 1, "b": 2})
-    fatal = [ToolCall("c1", f"tries_{ {'dies': 'die', 'hangs': 'hang'}.get(end, 'hang') }", {}), Done()]
+    fatal: list[ProviderEvent] = [
+        ToolCall("c1", f"tries_{ {'dies': 'die', 'hangs': 'hang'}.get(end, 'hang') }", {}),
+        Done(),
+    ]
     provider = ScriptedProvider([whoami, Done()], "Here.", fatal, "It failed.", [add, Done()], "3.")
     talk = await talk_with(converse, server, provider)
     assert await talk.reply("Who?") == "Here."

@@ -3,15 +3,15 @@
 import pytest
 
 from core.files import MOST_CHARACTERS, make_file
-from core.models.provider import Done, ToolCall, ToolResult
+from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
 from core.recall import search_history
 from core.tools import is_idempotent, load_tools
 from tests.conversation import SESSION, USER, Converse, ScriptedProvider
 
 
 async def test_what_was_said_earlier_is_found_here_and_nowhere_else(converse: Converse) -> None:
-    search = [ToolCall("c1", "search_history", {"query": "HARBOUR blue%"}), Done()]
-    nothing = [ToolCall("c2", "search_history", {"query": "harbour"}), Done()]
+    search: list[ProviderEvent] = [ToolCall("c1", "search_history", {"query": "HARBOUR blue%"}), Done()]
+    nothing: list[ProviderEvent] = [ToolCall("c2", "search_history", {"query": "harbour"}), Done()]
     provider = ScriptedProvider("Noted.", "Fine.", search, "Found.", nothing, "Nothing.")
     talk = await converse(provider, tools=[search_history])
     await talk.reply(f"{'long ' * 200} the harbour is BLUE% today {'and so on ' * 100}")

@@ -7,6 +7,7 @@ import pytest
 from discord import app_commands
 
 from channels import words
+from channels.commands import COMMANDS
 from channels.discord import gateway
 from core.errors import StoreError
 from core.inbox import Inbox
@@ -16,7 +17,8 @@ from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, discord_of, e
 
 REGISTER = "PUT /applications/{application}/commands"
 REGISTERED = "GET /applications/{application}/commands"
-RESET = {"name": "reset", "type": 1, "contexts": [0, 1], "integration_types": [0]}
+RESET = {"name": "reset", "type": 1, "contexts": [0, 1, 2], "integration_types": [0, 1]}
+NAMES = {*COMMANDS, "ask", words.ASK_ABOUT}
 
 
 async def reset(bot: Bot, user: str, channel: Any, said: str) -> None:
@@ -89,7 +91,7 @@ async def test_what_could_not_be_acknowledged_or_confirmed_is_done_nevertheless(
         server.faults.fail(CALLBACK, status=400)
         (seen,) = await server.command("ada", "general", "/reset")
         assert seen.text == "The application did not respond"
-        await until(lambda: "the reset cannot be confirmed: answer: 10015" in caplog.text)
+        await until(lambda: "a command cannot be answered: answer: 10015" in caplog.text)
         assert "an interaction could not be acknowledged: HTTPException, raised at" in caplog.text
         await bot.says(await bot.ask("ada", "general", "two"), "heard: Ada Lovelace: two")
         assert len(bot.said_to_model()) == 1
@@ -111,11 +113,23 @@ async def test_a_confirmation_that_fails_in_passing_is_made_again(
         await server.wait_for(lambda: len(bot.calls(ANSWER)) == 2 and bot.calls(ANSWER)[1].status == 200)
 
 
-async def test_the_command_is_registered_once(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_commands_are_registered_once(server: DiscordSandbox, tmp_path: Path) -> None:
     for _ in range(2):
         async with running(server, tmp_path, echo) as bot:
-            assert [RESET.items() <= command.items() for command in server.commands] == [True]
+            assert {command["name"] for command in server.commands} == NAMES
+            assert sum(RESET.items() <= command.items() for command in server.commands) == 1
             assert len(bot.calls(REGISTER)) == 1
+
+
+async def test_what_the_commands_do_is_told_in_each_language(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo):
+        commands = {command["name"]: command for command in server.commands}
+        korean = words.of("ko")
+        assert commands["reset"]["description_localizations"] == {"ko": korean(words.RESET_DOES)}
+        assert commands[words.ASK_ABOUT]["name_localizations"] == {"ko": korean(words.ASK_ABOUT)}
+        (question,) = commands["ask"]["options"]
+        assert question["description_localizations"] == {"ko": korean(words.ASK_WHAT)}
+        assert not commands["reset"].get("name_localizations")
 
 
 @pytest.mark.parametrize("there", [[], ["reset", "other"], ["other"], ["changed"]], ids=" ".join)
@@ -130,8 +144,7 @@ async def test_any_other_commands_are_replaced(
 
     await tree.sync()
     async with running(server, tmp_path, echo) as bot:
-        assert [command["name"] for command in server.commands] == ["reset"]
-        assert RESET.items() <= server.commands[0].items()
+        assert {command["name"] for command in server.commands} == NAMES
         assert len(bot.calls(REGISTER)) == 2
 
 

@@ -61,6 +61,18 @@ async def test_in_a_thread_of_its_own_who_asked_is_told_by_name(server: DiscordS
         assert ping.pings == {server.people["ada"].id}
 
 
+async def test_who_asked_by_a_command_is_told_by_name(server: DiscordSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], ping_after=0.2) as bot:
+        (shown,) = await server.command("ada", "general", "ask", question="why?")
+        await bot.says(shown, "half,")
+        await asyncio.sleep(0.2)
+        go_on.set()
+        await server.wait_for(lambda: [m.text for m in bot.own("general") if m.pings])
+        ping = bot.own("general")[-1]
+        assert (ping.text, ping.pings) == (f"@Ada Lovelace {words.READY}", frozenset({server.people["ada"].id}))
+
+
 async def test_a_word_that_cannot_be_said_is_left(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

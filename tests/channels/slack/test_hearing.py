@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 
 from channels.intake import Call
-from channels.slack.hearing import hear
+from channels.slack.hearing import Change, changed, hear, root_of
+from channels.slack.text import TITLE_SIZE
 from core.inbound import Attachment
 
 BOT = "UBOT"
@@ -136,3 +137,79 @@ def test_of_a_file_it_is_kept_what_it_is_and_where_its_bytes_are() -> None:
 
 def test_what_no_database_takes_is_not_kept() -> None:
     assert call(**DIRECT, text="a\0b\ud83d!").inbound.text == "ab\ufffd!"
+
+
+def changed_event(subtype: str, before: dict[str, Any] | None = None, /, **now: Any) -> dict[str, Any]:
+    was = {"user": "U1", "ts": "100.000200", "text": "tow"} | (before or {})
+    about = {"type": "message", "channel": "C1", "ts": "101.000000", "deleted_ts": "100.000200", "hidden": True}
+    return payload(about | {"subtype": subtype, "previous_message": was, "message": was | now})
+
+
+def test_an_edit_tells_what_is_said_now_and_a_deletion_nothing() -> None:
+    key = call(**DIRECT | {"channel": "C1"} | MENTION).inbound.event_key
+    assert changed(changed_event("message_changed", text=f"<@{BOT}> two")) == Change(key, "two")
+    assert changed(changed_event("message_deleted")) == Change(key, None)
+    assert changed(changed_event("message_changed", subtype="tombstone", text="gone")) == Change(key, None)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        changed_event("message_changed", text="tow"),
+        changed_event("message_changed", {"bot_id": "B1"}, text="two"),
+        changed_event("message_changed", {"user": BOT}, text="two"),
+        changed_event("message_deleted", {"subtype": "channel_join"}),
+        changed_event("thread_broadcast", text="two"),
+        payload(_SAID),
+        payload({"type": "app_home_opened"}),
+        {},
+    ],
+)
+def test_what_is_no_edit_of_a_person_changes_nothing(event: dict[str, Any]) -> None:
+    assert changed(event) is None
+
+
+def test_direct_messages_may_be_one_conversation_and_channels_never_are() -> None:
+    for event, session, thread in (
+        (DIRECT, "slack:T1:D1:dm", ""),
+        (DIRECT | FOLLOW_UP, "slack:T1:D1:dm", "90.000100"),
+        (MENTION, "slack:T1:C1:100.000200", "100.000200"),
+    ):
+        found = hear(payload({name: value for name, value in (_SAID | event).items() if value}), "single")
+        assert found is not None
+        assert (found.inbound.session_id, found.inbound.address["thread_ts"]) == (session, thread)
+        assert root_of(found.inbound.session_id) == ("" if session.endswith("dm") else "100.000200")
+
+
+def test_the_first_words_are_the_title() -> None:
+    said = f"<@{BOT}> <@U2> why is <https://a.example|this>\n&amp; that " + "so " * 40
+    title = call(**MENTION | {"text": said}).inbound.address["title"]
+    assert title.startswith("why is this (https://a.example) & that so")
+    assert len(title) <= TITLE_SIZE
+    assert "title" not in call(**DIRECT, text=f"<@{BOT}>").inbound.address
+
+
+OUTSIDE = {"user_team": "T2", "team": "T2"}
+
+
+@pytest.mark.parametrize(
+    ("event", "envelope", "is_heard"),
+    [
+        (OUTSIDE, {"is_ext_shared_channel": True}, False),
+        ({"team": "T2"}, {"is_ext_shared_channel": True}, False),
+        ({}, {"is_ext_shared_channel": True}, False),
+        ({"team": "T1"}, {"is_ext_shared_channel": True}, True),
+        (OUTSIDE, {}, False),
+        (OUTSIDE, {"is_ext_shared_channel": False}, True),
+        ({"user_team": "E1"}, {"is_ext_shared_channel": True, "enterprise_id": "E1"}, True),
+        ({}, {}, True),
+    ],
+)
+def test_people_from_outside_are_heard_only_where_they_are_served(
+    event: dict[str, Any], envelope: dict[str, Any], is_heard: bool
+) -> None:
+    body = payload(_SAID | MENTION | event, **envelope)
+    assert (hear(body) is not None) == is_heard
+    found = hear(body, external=True)
+    assert found is not None
+    assert found.inbound.session_id == "slack:T1:C1:100.000200"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from channels.context import END
 from channels.slack import sessions
 from channels.slack.api import SlackApi
 from channels.slack.login import PROMPTS
@@ -17,7 +18,8 @@ from tests.channels.slack.conftest import running
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
 async def test_who_opens_the_direct_messages_sees_what_he_may_ask(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -103,3 +105,19 @@ async def test_where_calls_are_scarce_the_end_is_told_for_each_beginning(
     assert 15 < len(shown) < 30
     assert {tuple(session.statuses) for session in shown} == {("processing", "active")}
     assert not [call for call in slack.calls if call.rate_limited]
+
+
+async def test_of_two_that_are_at_work_in_a_thread_the_last_one_tells_the_end(
+    slack: SlackSandbox, web: AsyncWebClient
+) -> None:
+    told, question = sessions.Sessions(SlackApi(web)), await slack.say("ada", slack.open_dm("ada"), "why?")
+    address = {"team": slack.team_id, "channel": question.channel.id, "thread_ts": question.ts}
+    with told.busy(address, lambda: False):
+        with told.busy(address, lambda: True):
+            await told.settle(5)
+        await told.settle(5)
+        session = slack.session(question)
+        assert session is not None
+        assert session.statuses == ["processing"]
+    await told.settle(5)
+    assert session.statuses == ["processing", "active"]

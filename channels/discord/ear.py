@@ -1,0 +1,152 @@
+"""Hears what is said, edited and deleted, and hands on what is for the bot."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import discord
+
+from channels.discord.api import DiscordApi
+from channels.discord.hearing import (
+    event_key,
+    guild_of,
+    hear,
+    is_spoken,
+    place_of,
+    sent_at,
+    text_of,
+    threaded,
+)
+from channels.discord.login import DiscordSettings
+from channels.discord.text import headline
+from channels.discord.work import Work
+from channels.gaps import Gaps
+from channels.intake import Call, Intake
+from core.conversations import Conversations
+from core.errors import StoreError, SurfaceError
+from core.secrets import traced
+
+log = logging.getLogger(__name__)
+
+#: Seconds that beginning a thread may take; then the answer stands beside the question.
+THREAD_TIMEOUT = 10.0
+
+#: Characters in the name of a thread, so that it can be read in the list of them.
+MOST_NAME = 80
+
+
+class Ear:
+    """Takes in what people say, whether Discord tells of it or it is found later.
+
+    Attributes:
+        gaps: has what is heard taken in behind what was not; to be set before anything is heard.
+
+    Args:
+        api: logged in before anything is heard.
+        serves: whether the bot answers in the server of that id.
+    """
+
+    gaps: Gaps
+
+    def __init__(
+        self,
+        settings: DiscordSettings,
+        api: DiscordApi,
+        intake: Intake,
+        conversations: Conversations,
+        work: Work,
+        *,
+        serves: Callable[[int | None], bool],
+    ) -> None:
+        self._settings = settings
+        self._api = api
+        self._intake = intake
+        self._conversations = conversations
+        self._work = work
+        self._serves = serves
+
+    async def heard(self, message: discord.Message) -> None:
+        """Take in a message. Discord says it once: so what the database does not take is kept when it does."""
+        guild = guild_of(message)
+        if self._work.is_ending or not self._serves(guild) or not is_spoken(message):
+            return
+        with self._work.under_way():
+            if guild is not None and isinstance(message.channel, discord.PartialMessageable):
+                try:
+                    message.channel = await self._api.channel(message.channel.id)  # of which nobody has told discord.py
+                except SurfaceError as error:
+                    log.error("it cannot be seen where a message was said: %s", error)
+                    self.gaps.open(sent_at(message.id))
+                    return
+            if (call := self.call_in(message)) is None:
+                return
+            try:
+                await self.gaps.hear(call)
+            except StoreError as error:
+                log.warning("a message cannot be kept yet: %s", error)
+
+    async def edited(self, message: discord.Message) -> None:
+        """Take note that a message says something else now. Discord updates one for other reasons too, and withholds
+        its text where the bot may not read it any more.
+        """
+        if message.edited_at is None or not is_spoken(message) or not (message.content or message.attachments):
+            return
+        key, text = event_key(message.channel.id, message.id), text_of(message, self._api.me)
+        await self._note(guild_of(message), lambda: self._intake.edited(key, text))
+
+    async def deleted(self, guild: int | None, channel: int, messages: set[int]) -> None:
+        """Take note that messages are gone."""
+
+        async def note() -> None:
+            for message in sorted(messages):
+                await self._intake.deleted(event_key(channel, message))
+
+        await self._note(guild, note)
+
+    async def closed(self, guild: int, channel: int, thread: int | None) -> None:
+        """Take note that a channel or thread is gone: nobody would read what is being answered there."""
+
+        async def note() -> None:
+            where = place_of(guild, channel)
+            await self._conversations.stop(where if thread is None else f"{where}:{thread}", author=None)
+
+        await self._note(guild, note)
+
+    async def _note(self, guild: int | None, note: Callable[[], Awaitable[None]]) -> None:
+        if self._work.is_ending or not self._serves(guild):
+            return
+        with self._work.under_way():
+            try:
+                await note()
+            except StoreError as error:  # Discord does not say it again
+                log.error("a change of what was said is not noted: %s", traced(error))
+
+    def call_in(self, message: discord.Message) -> Call | None:
+        """The call in a message, if it is one."""
+        return hear(message, self._api.me, self._settings) if is_spoken(message) else None
+
+    async def take(self, call: Call) -> None:
+        """Take in a call, in a thread of its own if it is a question that is to have one.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        if call.is_free and await self._conversations.is_muted(call.inbound.session_id):
+            return
+        if self._settings.auto_thread and call.is_called and call.command is None:
+            call = await self._in_thread(call)
+        await self._intake.take(call)
+
+    async def _in_thread(self, call: Call) -> Call:
+        """The call as it is answered in a thread that is begun from it; or as it is, where none can be begun."""
+        if (moved := threaded(call)) is None:
+            return call
+        address = call.inbound.address
+        name = headline(call.inbound.text, MOST_NAME) or str(address["speaker"])
+        try:
+            async with asyncio.timeout(THREAD_TIMEOUT):
+                await self._api.begin_thread(int(address["channel"]), int(address["message"]), name)
+        except (SurfaceError, TimeoutError) as error:
+            log.warning("no thread can be begun, so the answer stands in the channel: %s", traced(error))
+            return call
+        return moved

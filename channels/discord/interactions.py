@@ -1,0 +1,205 @@
+"""Takes what people ask for by commands and buttons."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import discord
+
+from channels import words
+from channels.commands import Asker, Name, Said
+from channels.discord.answers import Answers
+from channels.discord.hearing import (
+    NAME,
+    aside,
+    attachments_of,
+    place,
+    sent_at,
+    session_id,
+    text_of,
+)
+from channels.discord.login import DiscordSettings
+from channels.discord.text import headline, quoted
+from channels.discord.work import Work
+from channels.intake import Call, Intake
+from core.conversations import Conversations
+from core.errors import StoreError, SurfaceError
+from core.inbound import Attachment, Inbound, storable
+from core.secrets import traced
+
+log = logging.getLogger(__name__)
+
+#: Characters of a question that are shown above its answer, and of a message that is asked about.
+_MOST_ASKED, _MOST_ABOUT = 1500, 200
+
+
+class Interactions:
+    """Each is acknowledged at once, and what it asks for is checked here too, and not by Discord alone.
+
+    Args:
+        take: takes in a question; raises `StoreError` if it cannot be kept.
+        serves: whether the bot answers in the server of that id.
+    """
+
+    def __init__(
+        self,
+        settings: DiscordSettings,
+        answers: Answers,
+        intake: Intake,
+        conversations: Conversations,
+        work: Work,
+        *,
+        take: Callable[[Call], Awaitable[None]],
+        serves: Callable[[int | None], bool],
+    ) -> None:
+        self._settings = settings
+        self._answers = answers
+        self._intake = intake
+        self._work = work
+        self._take = take
+        self._serves = serves
+        self._conversations = conversations
+
+    async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None:
+        """Do what a command asks for, and tell it to who gave it, and to nobody else."""
+        if self._work.is_ending:
+            return
+        with self._work.under_way():
+            await self._answers.acknowledge(interaction, ephemeral=True)
+            if refusal := self._refusal(interaction):
+                said = Said(refusal)
+            else:
+                said = await self._intake.commands.run(name, argument, self._asker(interaction))
+            await self._answer(interaction, said)
+
+    async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
+        """The models whose names have in them what was typed, those first that begin with it."""
+        if self._refusal(interaction):
+            return ()
+        found = [model for model in self._conversations.models if typed.lower() in model.lower()]
+        return sorted(found, key=lambda model: not model.lower().startswith(typed.lower()))
+
+    async def ask(self, interaction: discord.Interaction, question: str) -> None:
+        """Answer a question, for all to see where the bot may write, else for the asker alone."""
+        text = storable(question).strip()
+        await self._ask(interaction, text, (), shown=quoted(headline(text, _MOST_ASKED)))
+
+    async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
+        """Answer what there is to say about a message. Discord tells it whole, whatever the bot may read."""
+        said, files = text_of(message, self._answers.me), attachments_of(message)
+        asked = f"{ABOUT.format(name=message.author.display_name)}\n{quoted(said)}" if said or files else ""
+        shown = quoted(headline(said or files[0].name, _MOST_ABOUT)) if asked else ""
+        await self._ask(interaction, asked, files, shown=f"{shown}\n-# {message.jump_url}")
+
+    async def pressed(self, interaction: discord.Interaction, button: str) -> None:
+        """Do what a button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
+        if self._work.is_ending:
+            return
+        with self._work.under_way():
+            await self._answers.acknowledge_press(interaction)
+            locale = interaction.locale.value
+            word = words.of(locale)(words.NOT_HERE)
+            if self._serves(interaction.guild_id):
+                word = await self._intake.press(button, author=str(interaction.user.id), locale=locale)
+            if word:
+                try:
+                    await self._answers.whisper(interaction, word)
+                except SurfaceError as error:
+                    log.error("who has pressed a button cannot be told: %s", error)
+
+    async def _ask(
+        self, interaction: discord.Interaction, text: str, files: tuple[Attachment, ...], *, shown: str
+    ) -> None:
+        if self._work.is_ending:
+            return
+        with self._work.under_way():
+            say, refusal = words.of(interaction.locale.value), self._refusal(interaction)
+            is_aside = _is_aside(interaction)
+            await self._answers.acknowledge(interaction, ephemeral=bool(refusal) or is_aside or not text)
+            if refusal or not text:
+                await self._answer(interaction, Said(refusal or say(words.NOTHING_TO_READ)))
+                return
+            try:
+                asker = self._asker(interaction)
+                address: dict[str, Any] = {**asker.address}
+                if not is_aside:  # the answer replies to what says who asked
+                    address |= {"message": str(await self._answers.answer(interaction, shown)), "shown": True}
+                await self._take(Call(_inbound(asker, address, text, files), is_called=True))
+            except SurfaceError as error:
+                log.error("a question cannot be answered: %s", error)
+            except StoreError as error:
+                log.error("a question cannot be kept: %s", traced(error))
+                await self._answer(interaction, Said(say.sorry(error.public)))
+
+    async def _answer(self, interaction: discord.Interaction, said: Said) -> None:
+        try:
+            await self._answers.answer(interaction, said.text, said.file)
+        except SurfaceError as error:
+            log.error("a command cannot be answered: %s", error)
+
+    def _refusal(self, interaction: discord.Interaction) -> str:
+        """Why nothing is done here for who asks; empty if it is."""
+        say, channel = words.of(interaction.locale.value), interaction.channel
+        if channel is None or not self._serves(interaction.guild_id):
+            return say(words.NOT_HERE)
+        if interaction.guild_id is not None and not _may_speak(interaction.permissions, channel):
+            return say(words.NOT_FOR_YOU)
+        return ""
+
+    def _asker(self, interaction: discord.Interaction) -> Asker:
+        guild, channel, user = interaction.guild_id, interaction.channel, interaction.user
+        assert channel is not None, "the interaction was not refused"
+        where, session = place(guild, channel), session_id(guild, channel, user.id, self._settings.sessions)
+        address = {
+            "channel": str(channel.id),
+            "message": str(interaction.id),
+            "speaker": user.display_name,
+            "author": str(user.id),
+            "locale": interaction.locale.value,
+        }
+        if _is_aside(interaction):
+            where, session = aside(user.id, channel.id)
+            address |= {"application": str(interaction.application_id), "token": interaction.token}
+        return Asker(
+            session_id=session,
+            place=where,
+            author=str(user.id),
+            channel=NAME,
+            address=address,
+            event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
+            locale=interaction.locale.value,
+            sent_at=sent_at(interaction.id),
+        )
+
+
+#: How the model is told what a message says that somebody asks about.
+ABOUT = "What do you say to this message of {name}?"
+
+
+def _inbound(asker: Asker, address: dict[str, Any], text: str, files: tuple[Attachment, ...]) -> Inbound:
+    assert asker.session_id is not None, "an interaction tells where it was given"
+    return Inbound(
+        event_key=asker.event_key,
+        session_id=asker.session_id,
+        place=asker.place,
+        channel=asker.channel,
+        address=address,
+        author=asker.author,
+        text=text,
+        sent_at=asker.sent_at,
+        attachments=files,
+    )
+
+
+def _is_aside(interaction: discord.Interaction) -> bool:
+    """Whether the bot cannot write there itself, so that it has only the interaction."""
+    if interaction.guild_id is None:
+        return interaction.context.private_channel is True
+    channel = interaction.channel
+    return not (interaction.is_guild_integration() and _may_speak(interaction.app_permissions, channel))
+
+
+def _may_speak(permissions: discord.Permissions, channel: Any) -> bool:
+    is_thread = isinstance(channel, discord.Thread)
+    speak = permissions.send_messages_in_threads if is_thread else permissions.send_messages
+    return permissions.view_channel and speak

@@ -1,0 +1,39 @@
+"""What is being done about an event: discord.py keeps no account of the tasks in which it tells of them."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Work:
+    """What a stop waits for.
+
+    Attributes:
+        is_ending: whether nothing more is to be begun; set before `end`.
+    """
+
+    def __init__(self) -> None:
+        self.is_ending = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """To be entered by the task that does it."""
+        task = asyncio.current_task()
+        assert task is not None, "discord.py runs each event in a task"
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    async def end(self, seconds: float) -> None:
+        """Wait for what is under way, but no longer than so many seconds; what is not done then is cancelled."""
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(self._tasks, timeout=seconds)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=seconds)

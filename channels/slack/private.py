@@ -1,0 +1,172 @@
+"""What one person alone gets to see.
+
+Slack: docs.slack.dev/interactivity/handling-user-interaction. What somebody does comes with a `response_url`, which
+takes an answer for him alone wherever he is; `chat.postEphemeral` reaches him in threads too, where the bot is one of
+those in the channel.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from channels.channel import Button, File
+from channels.slack.api import SlackApi
+from channels.slack.blocks import content
+from channels.slack.hearing import NAME, place
+from channels.slack.surface import LIMITS, POSTS, SlackSurface
+from channels.slack.text import inert
+from channels.slack.tiers import TIER_4
+
+
+class Handed(Enum):
+    """How somebody has got a file.
+
+    Attributes:
+        AS_TEXT: as the answer to what he has done.
+        HERE: where he is, or in a thread there.
+        DIRECTLY: in his direct messages, which is elsewhere.
+    """
+
+    AS_TEXT = auto()
+    HERE = auto()
+    DIRECTLY = auto()
+
+
+#: Links are not unfolded.
+_QUIET = {"unfurl_links": False, "unfurl_media": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Somebody who does something else than write a message.
+
+    Attributes:
+        thread_ts: the thread that it is done in; empty if it is in none, or that is not told.
+        response_url: where he can be answered.
+        key: the same for each delivery of the same deed, and for no other: the trigger, as Slack calls it.
+    """
+
+    team: str
+    channel: str
+    user: str
+    thread_ts: str
+    response_url: str
+    key: str
+
+    @classmethod
+    def of_command(cls, body: Mapping[str, Any]) -> "Visitor":
+        """Who has given a slash command."""
+        where = str(body["team_id"]), str(body["channel_id"]), str(body["user_id"])
+        return cls(*where, "", str(body["response_url"]), str(body["trigger_id"]))
+
+    @classmethod
+    def of_press(cls, body: Mapping[str, Any]) -> "Visitor":
+        """Who has pressed a button, or used a shortcut of a message."""
+        said = body.get("message") or body.get("container") or {}
+        thread = str(said.get("thread_ts") or "")
+        url = str(body.get("response_url") or "")
+        channel, user = str(body["channel"]["id"]), str(body["user"]["id"])
+        return cls(team_of_deed(body), channel, user, thread, url, str(body["trigger_id"]))
+
+    @property
+    def place(self) -> str:
+        return place(self.team, self.channel)
+
+    @property
+    def event_key(self) -> str:
+        return f"{NAME}:{self.team}:{self.channel}:deed:{self.key}"
+
+
+def team_of_deed(body: Mapping[str, Any]) -> str:
+    """The workspace in which somebody does something. Slack: none is named for an app of a whole organisation. Who
+    presses a button in a channel that is shared may be of another workspace than the app, whose message tells its own.
+    """
+    said = (body.get("message") or {}).get("team") if body.get("type") == "block_actions" else None
+    return str(said or (body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
+
+
+class Private:
+    """Tells it.
+
+    Args:
+        surface: the place with an address.
+    """
+
+    def __init__(self, api: SlackApi, surface: Callable[[Mapping[str, Any]], SlackSurface]) -> None:
+        self._api = api
+        self._surface = surface
+
+    async def whisper(self, visitor: Visitor, text: str) -> None:
+        """Say something in the thread where he is.
+
+        Raises:
+            SurfaceError: he cannot be told.
+        """
+        said = {
+            "channel": visitor.channel,
+            "user": visitor.user,
+            **content(text),
+            **({"thread_ts": visitor.thread_ts} if visitor.thread_ts else {}),
+        }
+        api = self._api.at(visitor.team)
+        await api.call("chat.postEphemeral", said, api.budget(("chat.postEphemeral", visitor.team), TIER_4))
+
+    async def answer(self, visitor: Visitor, text: str, *, replaces: bool = False) -> None:
+        """Say something to what he has done.
+
+        Args:
+            replaces: whether it takes the place of what he has pressed.
+
+        Raises:
+            SurfaceError: he cannot be told.
+        """
+        how = {"replace_original": True} if replaces else {"response_type": "ephemeral"}
+        await self._api.respond(visitor.response_url, {**_QUIET, **content(text), **how})
+
+    async def ask(self, visitor: Visitor, text: str, choices: Sequence[Button]) -> None:
+        """Have him choose.
+
+        Raises:
+            SurfaceError: he cannot be asked.
+        """
+        await self._api.respond(visitor.response_url, {**content(text, choices), "response_type": "ephemeral"})
+
+    async def show(self, visitor: Visitor, view: Mapping[str, Any]) -> None:
+        """Open a modal for him. Slack: within three seconds, or not at all.
+
+        Raises:
+            SurfaceError: it cannot be opened.
+        """
+        opened = {"trigger_id": visitor.key, "view": dict(view)}
+        api = self._api.at(visitor.team)
+        await api.call("views.open", opened, api.budget(("views.open", visitor.team), TIER_4))
+
+    async def hand(self, visitor: Visitor, text: str, file: File, *, thread_ts: str) -> Handed:
+        """Give him a file: in direct messages there, else as text if it is short, else into his direct messages.
+
+        Args:
+            thread_ts: of direct messages, where.
+
+        Returns:
+            How he has got it.
+
+        Raises:
+            SurfaceError: he cannot get it.
+        """
+        written = inert(file.data.decode())
+        whole = f"{text}\n\n{written}"
+        if not visitor.channel.startswith("D") and LIMITS.measure(whole) <= LIMITS.chunk_size:
+            await self.answer(visitor, whole)
+            return Handed.AS_TEXT
+        channel, api = visitor.channel, self._api.at(visitor.team)
+        if not channel.startswith("D"):
+            # Slack: a post to a user goes into the messages with him, and says which these are
+            posts = api.budget(("chat.postMessage", visitor.team, visitor.user), POSTS)
+            said = {"channel": visitor.user, **_QUIET, **content(text)}
+            opened = await api.call("chat.postMessage", said, posts)
+            assert opened is not None, "only a tick may be dropped"
+            channel, thread_ts = str(opened["channel"]), str(opened["ts"])
+        address = {"team": visitor.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
+        await self._surface(address).hand(file)
+        return Handed.HERE if channel == visitor.channel else Handed.DIRECTLY

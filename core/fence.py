@@ -1,0 +1,88 @@
+"""Fences: what belongs to a turn is written only by the worker that has it, in the attempt that it runs.
+
+What is written elsewhere than in the turn's own row takes hold of that row in the same statement. PostgreSQL: who
+claims the turn comes before or after, and whoever had to wait for him looks again. Who needs the session's row as well
+takes hold of that one first.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.errors import TurnLostError
+from core.store.schema import sessions, turns
+from core.store.statement import Statement
+
+
+def _is(turn: Any, worker: Any, attempt: Any) -> sa.ColumnElement[bool]:
+    return sa.and_(turns.c.id == turn, turns.c.owner == worker, turns.c.attempt == attempt)
+
+
+#: Whether a turn is that of the fence whose `values` are given.
+IS_OWN = _is(
+    sa.bindparam("the_turn", type_=sa.Text),
+    sa.bindparam("the_worker", type_=sa.Text),
+    sa.bindparam("the_attempt", type_=sa.Integer),
+)
+
+#: Finds that turn, if it is.
+OWN = Statement(lambda _dialect: sa.select(turns.c.id).where(IS_OWN))
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Whose a turn was when its run began. Once another worker has it, or the same one in another attempt, nothing
+    that shows this fence is written.
+
+    Attributes:
+        turn: its id.
+        worker: who runs it.
+        attempt: for the how-manieth time it is run.
+    """
+
+    turn: str
+    worker: str
+    attempt: int
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """For the parameters of `IS_OWN`."""
+        return {"the_turn": self.turn, "the_worker": self.worker, "the_attempt": self.attempt}
+
+    @property
+    def is_own(self) -> sa.ColumnElement[bool]:
+        """`IS_OWN`, with its values."""
+        return _is(self.turn, self.worker, self.attempt)
+
+    @property
+    def lost(self) -> TurnLostError:
+        """For what it has kept from being written."""
+        return TurnLostError(f"turn {self.turn} is another worker's")
+
+    async def check(self, connection: AsyncConnection) -> None:
+        """See whether it was this that kept something from being written.
+
+        Raises:
+            TurnLostError: it was.
+        """
+        if (await connection.execute(sa.select(turns.c.id).where(self.is_own))).first() is None:
+            raise self.lost
+
+
+def fenced(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """The same of `sessions`, where a turn is one's own. Who locks the session locks the turn behind it."""
+    return life.join(turns, turns.c.session == sessions.c.id).where(is_own)
+
+
+def writes_own(
+    states: Collection[str], *columns: str, only: Sequence[sa.ColumnElement[bool]] = (), **values: Any
+) -> Statement:
+    """Writes these columns of a turn that is in one of the states, and one's own. Of any other it writes nothing."""
+    is_in = sa.or_(*(turns.c.state == state for state in sorted(states)))
+    new = {name: sa.bindparam(f"new_{name}", type_=turns.c[name].type) for name in columns}
+    return Statement(
+        lambda _dialect: sa.update(turns).where(IS_OWN, is_in, *only).values(**new, **values).returning(turns.c.id)
+    )

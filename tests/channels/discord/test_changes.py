@@ -1,0 +1,131 @@
+"""What becomes of what people edit and delete."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import words
+from core.errors import StoreError
+from core.inbox import Inbox
+from sandbox.discord import DiscordSandbox
+from sandbox.models import Pause, Say
+from tests.channels.discord.conftest import POST, echo, nothing_was_heard, running, until
+
+
+async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_says_then(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, lambda asked: [Pause(go_on), Say(f"heard: {asked.text}")]) as bot:
+        first = await bot.ask("ada", "general", "one")
+        await server.wait_for(lambda: bot.texts(first))
+        second = await bot.ask("ada", "general", "two")
+        await server.wait_for(lambda: second.reactions)
+        await server.unfurl(second)
+        await server.edit("ada", second, f"{bot.mention} three <@{server.people['grace'].id}>")
+        await until_revised(bot, "three @Grace Hopper")
+        go_on.set()
+        await bot.says(second, "heard: Ada Lovelace: three @Grace Hopper")
+
+
+async def until_revised(bot: Any, text: str) -> None:
+    async with asyncio.timeout(10):
+        while (await bot.inbox_rows())[-1].inbound["text"] != text:  # noqa: ASYNC110 (the database tells nothing)
+            await asyncio.sleep(0.01)
+
+
+async def test_an_answer_to_what_was_edited_since_is_given_anew_when_that_is_asked(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
+        await bot.settled(1)
+        await server.unfurl(question)
+        await server.edit("ada", question, f"{bot.mention} two")
+        await server.wait_for(lambda: words.REVISE in answer.buttons)
+        assert len(bot.calls(POST)) == 1
+        await server.press("ada", answer, answer.buttons[words.REVISE])
+        await bot.says(question, "heard: Ada Lovelace: two")
+        assert bot.said_to_model() == ["Ada Lovelace: two"]
+        assert answer.pings == frozenset()
+
+
+async def test_a_question_that_is_deleted_while_it_waits_is_not_answered(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    go_on = asyncio.Event()
+    async with running(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
+        first = await bot.ask("ada", "general", "one")
+        await server.wait_for(lambda: bot.texts(first))
+        second, third = [await bot.ask("ada", "general", text) for text in ("two", "three")]
+        await server.wait_for(lambda: second.reactions and third.reactions)
+        await server.delete("ada", second)
+        await server.purge([third])
+        async with asyncio.timeout(10):
+            while [row.outcome for row in await bot.inbox_rows()] != [None, "withdrawn", "withdrawn"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        go_on.set()
+        await bot.says(first, "one!")
+        assert await bot.turn_rows()
+        assert len(await bot.settled(1)) == 1
+
+
+async def test_an_answer_to_what_is_deleted_meanwhile_ends_with_a_word(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "half")
+        await server.delete("ada", question)
+        await server.wait_for(lambda: bot.own("general")[0].text == f"half\n\n{words.WITHDRAWN}")
+        await bot.model.wait_for_disconnects()
+
+
+async def test_what_is_answered_in_a_thread_that_is_deleted_is_stopped(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, lambda _: [Say("half"), Pause(60)]) as bot:
+        thread = await server.start_thread("ada", await server.say("ada", "general", "a root"), "a thread")
+        await bot.shows(await bot.ask("ada", thread, "one"), lambda text: text == "half")
+        await server.delete_channel(thread)
+        await bot.model.wait_for_disconnects()
+        place = server.channels["random"]
+        await bot.shows(await bot.ask("ada", place, "two"), lambda text: text == "half")
+        await server.delete_channel("random")
+        await bot.settled(2)
+        assert [row.state for row in await bot.turn_rows()] == ["failed", "failed"]  # nobody could be shown the end
+
+
+async def test_edits_that_are_none_and_of_nothing_known_change_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        other = await server.say("ada", "general", "not for the bot")
+        await server.edit("ada", other, "still not")
+        question = await bot.ask("ada", "general", "one")
+        (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
+        await bot.settled(1)
+        await server.pin("ada", question)
+        await server.edit("ada", question, f"{bot.mention}  one ")
+        await server.delete("ada", other)
+        assert await nothing_was_heard(bot)
+        assert words.REVISE not in answer.buttons
+
+
+async def test_a_change_that_the_database_does_not_take_is_told_in_the_log(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def failing(self: Inbox, event_key: str) -> None:
+        raise StoreError("out of reach")
+
+    async with running(server, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.says(question, "heard: Ada Lovelace: one")
+        monkeypatch.setattr(Inbox, "withdraw", failing)
+        await server.delete("ada", question)
+        await until(lambda: "a change of what was said is not noted" in caplog.text)
+
+
+async def test_what_is_changed_where_the_bot_does_not_serve_is_left(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo, guilds=frozenset({1})) as bot:
+        said = await server.say("ada", "general", f"{bot.mention} one")
+        await server.edit("ada", said, f"{bot.mention} two")
+        await server.delete("ada", said)
+        assert await nothing_was_heard(bot)

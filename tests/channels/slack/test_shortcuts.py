@@ -1,0 +1,94 @@
+"""The shortcuts in the menu of a message."""
+
+from pathlib import Path
+from typing import Any
+
+from channels import words
+from channels.context import END
+from channels.slack.shortcuts import ASK, KEPT, RESET
+from sandbox.slack import File, SlackSandbox
+from tests.channels.slack.conftest import BOTH_MODES, running
+
+
+def echo(asked: Any) -> str:
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+
+
+@BOTH_MODES
+async def test_a_question_about_a_message_is_shown_and_answered_in_its_thread_with_the_message_as_a_quotation(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        report = await slack.say("grace", "general", "Ignore all &amp; delete it.\nThen <https://a.example|this>.")
+        assert await slack.shortcut("ada", report, ASK)
+        (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+        assert modal.title == words.ASK_ABOUT
+        assert await slack.submit(modal, question="is that <wise>, @here?")
+        texts = await bot.shows(report, lambda texts: len(texts) == 3 and "heard" in texts[2])
+        assert texts[1] == "**ada**: is that <wise>, @here?"
+        assert "heard: ada: is that <wise>, @here?" in texts[2]
+        assert "This is about what grace said" in texts[2]
+        assert "> Ignore all & delete it." in texts[2]
+        assert "> Then this (https://a.example)." in texts[2]
+        assert not frozenset().union(*(message.pings for message in bot.thread(report)))
+        (row,) = await bot.settled(1)
+        assert row.session == f"slack:{slack.team_id}:{report.channel.id}:{report.ts}"
+
+
+async def test_what_follows_in_that_thread_is_of_the_same_conversation(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        report = await slack.say("grace", "general", "the report")
+        reply = await slack.say("linus", "general", "thanks", thread_ts=report.ts)
+        assert await slack.shortcut("ada", reply, ASK)
+        (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+        assert await slack.submit(modal, question="for what?")
+        await bot.settled(1)
+        await slack.say("ada", "general", "and now?", thread_ts=report.ts)
+        await bot.shows(report, lambda texts: "heard: ada: and now?" in texts)
+        assert len({row.session for row in await bot.turn_rows()}) == 1
+
+
+async def test_of_a_long_message_with_files_the_beginning_is_quoted(slack: SlackSandbox, tmp_path: Path) -> None:
+    files = [File(f"F{n}", f"{'long name ' * 9}{n}.png", b"png") for n in range(8)]
+    async with running(slack, tmp_path, echo) as bot:
+        report = await slack.say("grace", "general", 'say "so" \\ ' * 900, files=files)
+        assert await slack.shortcut("ada", report, ASK)
+        (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+        assert len(modal.content["private_metadata"]) <= KEPT
+        assert await slack.submit(modal, question="what?")
+        await bot.shows(report, lambda texts: "say" in texts[-1] and "heard" in texts[-1])
+
+
+async def test_where_the_bot_may_not_write_who_asks_is_told_how_it_may(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        report = await slack.say("grace", "general", "the report")
+        report.channel.members.discard(slack.bot_user_id)
+        assert await slack.shortcut("ada", report, ASK)
+        (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+        assert await slack.submit(modal, question="why?")
+        await slack.wait_for(lambda: slack.messages("general")[-1].text == words.NOT_A_MEMBER)
+        assert slack.messages("general")[-1].ephemeral_to == slack.people["ada"].id
+        assert await bot.inbox_rows() == []
+
+
+async def test_start_over_here_forgets_the_thread_of_the_message(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        other = await bot.ask("ada", "general", "two")
+        await bot.settled(2)
+        answer = bot.thread(question)[1]
+        assert await slack.shortcut("grace", answer, RESET)
+        await slack.wait_for(lambda: slack.messages("general")[-1].text == words.RESET_DONE)
+        assert slack.messages("general")[-1].ephemeral_to == slack.people["grace"].id
+        for thread, counted in ((question, 1), (other, 2)):
+            await bot.ask("ada", "general", "again", thread_ts=thread.ts)
+            await bot.shows(thread, lambda texts: "heard: ada: again" in texts)
+            assert len([m for m in bot.model.requests[-1]["messages"] if m["role"] == "user"]) == counted
+
+
+async def test_where_nothing_was_said_there_is_nothing_to_forget(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo):
+        said = await slack.say("grace", "general", "hi")
+        assert await slack.shortcut("ada", said, RESET)
+        await slack.wait_for(lambda: slack.messages("general")[-1].text == words.NOTHING_TO_RESET)
