@@ -12,7 +12,7 @@ from bot.agent import make_agent, make_choice
 from bot.settings import Settings
 from channels.discord import login as discord
 from channels.slack import login as slack
-from core.errors import ParleyError, SettingsError, StoreError
+from core.errors import ParleyError, SettingsError, StoreError, ToolError
 from core.mcp import McpServer
 from core.models.catalog import probe
 from core.models.choice import Choice
@@ -20,6 +20,7 @@ from core.runtime import AgentRuntime
 from core.store.database import Database
 from core.store.migrate import pending
 from core.tokens import is_warm
+from core.tools import load_tools
 
 
 class Verdict(Enum):
@@ -99,7 +100,10 @@ async def _database(settings: Settings) -> list[Finding]:
 
 
 async def _agent_and_models(settings: Settings) -> list[Finding]:
-    choice = make_choice(settings)
+    try:
+        choice = make_choice(settings)
+    except SettingsError as error:  # what is wrong with the tools is to be told as well
+        return [*_faults(error), *([] if settings.agent else _tools(settings))]
     findings, faults = list[Finding](), list[str]()
     try:
         app = None
@@ -122,6 +126,14 @@ async def _agent_and_models(settings: Settings) -> list[Finding]:
     finally:
         await choice.aclose()
     return [*findings, *(Finding(Verdict.FAIL, fault) for fault in faults)]
+
+
+def _tools(settings: Settings) -> list[Finding]:
+    try:
+        load_tools(settings.tools)
+    except ToolError as error:
+        return [Finding(Verdict.FAIL, f"TOOLS: {error}")]
+    return []
 
 
 def _who_asks(name: str, choice: Choice) -> str:
