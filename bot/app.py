@@ -16,6 +16,7 @@ from channels.discord.channel import DiscordChannel
 from channels.slack.channel import SlackChannel
 from core import garbage
 from core.agent import make_app
+from core.approvals import Approvals
 from core.conversations import Conversations
 from core.errors import SettingsError, StoreError
 from core.feedback import Feedback
@@ -117,17 +118,20 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         conversations = Conversations(
             database, turns, worker, app=app.name, models=tuple(choice.offered), budget=settings.history_tokens
         )
+        approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
         answerer = Answerer(
             runtime,
             turns,
             channels,
             conversations,
+            approvals,
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
             extras=frozenset(settings.reply_buttons),
         )
-        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, settings.follow)
+        feedback = Feedback(database)
+        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, settings.follow)
         places, bounds = Places(database), settings.catch_up
         if settings.slack is not None:
             slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds)
@@ -139,6 +143,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             stack.push_async_callback(discord.aclose)
         if not channels:
             raise SettingsError(NO_TOKENS)
+        await stack.enter_async_context(_beside(approvals.watch(answerer.reask), name="approvals"))
         shares = Shares(database, lease)
         await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
         yield channels, worker, Health(channels.values(), database)

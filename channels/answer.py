@@ -10,13 +10,15 @@ from channels import words
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, Priority, Surface
 from channels.reply import MOST_MESSAGES, Keep, Reply
+from channels.requests import request_buttons, request_text
 from channels.words import Words
 from core import turns
+from core.approvals import Approval, Approvals
 from core.changes import UNDER_WAY
 from core.conversations import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
+from core.events import StreamEvent
 from core.inbound import Inbound, storable
-from core.models.provider import Usage
 from core.runtime import AgentRuntime
 from core.secrets import traced
 from core.turns import Ended, Turn, Turns
@@ -53,6 +55,7 @@ class Answerer:
         turns: Turns,
         channels: Mapping[str, Channel],
         conversations: Conversations,
+        approvals: Approvals,
         *,
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
@@ -67,6 +70,7 @@ class Answerer:
         self._most_attempts = most_attempts
         self._extras = extras
         self._conversations = conversations
+        self._approvals = approvals
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
@@ -123,6 +127,28 @@ class Answerer:
         if latest is not None and not self._offer(latest):
             await self._show_again(await self._ended(latest), ending)
 
+    async def reask(self, approval: Approval, *, is_void: bool = False) -> None:
+        """Show a request as it stands: what is to be decided, or what was.
+
+        Args:
+            is_void: whether there is nothing to decide any more, though nobody has.
+
+        Raises:
+            StoreError: the ids of its messages cannot be kept.
+            SurfaceError: it cannot be shown.
+        """
+
+        async def keep(ids: Sequence[str]) -> None:
+            await self._approvals.shown(approval.id, ids)
+
+        channel = self._channel(approval.inbound)
+        surface = channel.surface(approval.inbound.address, turn_id=approval.id)
+        say = words.of(await words.told(channel.locale(approval.inbound)))
+        known = tuple(await surface.find(approval.chunks))
+        controls = request_buttons(approval, say, is_void=is_void)
+        async with self._reply(surface, known, keep, say, controls) as reply:
+            await reply.close(request_text(approval, say, is_void=is_void), Priority.APPROVAL, controls=controls)
+
     def _offer(self, latest: Latest) -> bool:
         """Show other buttons under a reply that grows here; false if it does not."""
         reply = self._replies.get(latest.turn_id)
@@ -151,7 +177,8 @@ class Answerer:
         if tuple(await surface.find(latest.chunks)) != latest.chunks:
             return
         say = words.of(await words.told(channel.locale(latest.inbound)))
-        controls = under_answer(latest.turn_id, say, self._extras, is_revised=latest.is_revised)
+        extras = frozenset[Extra]() if await self._approvals.asked(latest.turn_id) else self._extras
+        controls = under_answer(latest.turn_id, say, extras, is_revised=latest.is_revised)
         async with self._reply(surface, latest.chunks, _as_it_was, say) as reply:
             await reply.close(latest.text, ending=ending and say(ending), controls=() if ending else controls)
 
@@ -169,7 +196,7 @@ class Answerer:
     async def _in_reply(self, turn: Turn, reply: Reply) -> None:
         try:
             if turn.text is not None:
-                await self._show(turn, reply, turn.text)
+                await self._show(turn, reply, turn.text, await self._approvals.asked(turn.id))
             elif turn.cancel is not None:
                 await self._cancelled(turn, reply, turn.cancel)
             elif turn.attempt > self._most_attempts:
@@ -185,9 +212,15 @@ class Answerer:
         """Run the agent and show what it says, to one end."""
         try:
             async with asyncio.timeout(self._time_limit):
-                usage = await self._agent_said(turn, reply)
-            text = reply.text if reply.text.strip() else reply.say(words.NO_ANSWER)
-            await self._turns.answered(turn, text, asdict(usage))
+                done = await self._agent_said(turn, reply)
+            text, asked = reply.text, list[Approval]()
+            if done.asks:
+                text = text if text.strip() else reply.say(words.ASKS)
+                await self._approvals.answered(turn, text, asdict(done.usage), done.asks)
+                asked = await self._approvals.asked(turn.id)
+            else:
+                text = text if text.strip() else reply.say(words.NO_ANSWER)
+                await self._turns.answered(turn, text, asdict(done.usage))
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -198,9 +231,9 @@ class Answerer:
             log.error("turn %s failed: %s", turn.id, traced(error))
             sentence = error.public if isinstance(error, ParleyError) else ParleyError.public
             return await self._close(turn, reply, sentence, "failed", _cause(error))
-        return await self._show(turn, reply, text)
+        return await self._show(turn, reply, text, asked)
 
-    async def _agent_said(self, turn: Turn, reply: Reply) -> Usage:
+    async def _agent_said(self, turn: Turn, reply: Reply) -> StreamEvent:
         """Feed the reply with what the agent says, to its end. What hands the turn back lets the tools end
         that are at work.
         """
@@ -216,7 +249,8 @@ class Answerer:
             saying.cancel()
             await asyncio.wait([saying])
 
-    async def _say(self, turn: Turn, reply: Reply, tools: "_Tools") -> Usage:
+    async def _say(self, turn: Turn, reply: Reply, tools: "_Tools") -> StreamEvent:
+        decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
         heard = [await channel.read(message) for message in turn.messages]
         events = self._runtime.stream(
@@ -225,9 +259,10 @@ class Answerer:
             text="\n\n".join(said.text for said in heard),
             speaker=heard[-1].speaker,
             model=turn.model,
-            run_id=turn.origin,
+            run_id=turn.run or turn.origin,
             generation=turn.generation,
             fence=self._turns.fence(turn),
+            decisions=decisions,
         )
         async with aclosing(events):
             async for event in events:
@@ -246,7 +281,7 @@ class Answerer:
                         raise event.error
                     case "done":
                         reply.replace(reply.say.ending(storable(event.text)))
-                        return event.usage
+                        return event
         raise ParleyError("the run ended without an outcome")
 
     def _channel(self, inbound: Inbound) -> Channel:
@@ -286,8 +321,11 @@ class Answerer:
             await reply.close(said, ending=say(sentence), controls=controls)
         await self._turns.end(turn, state, error=cause)
 
-    async def _show(self, turn: Turn, reply: Reply, text: str) -> None:
-        await reply.close(text, controls=self._under(turn, reply.say, self._extras))
+    async def _show(self, turn: Turn, reply: Reply, text: str, asked: Sequence[Approval]) -> None:
+        """Show the final text, and below it, each in a message of its own, what people are asked for."""
+        await reply.close(text, controls=self._under(turn, reply.say, frozenset() if asked else self._extras))
+        for approval in asked:
+            await self.reask(approval)
         await self._turns.end(turn, "done")
 
     def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:

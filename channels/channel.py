@@ -19,14 +19,15 @@ class Priority(IntEnum):
     """
 
     FINAL = 0
-    ERROR = 1
-    PROGRESS = 2
-    TICK = 3
-    LOOK = 4
+    APPROVAL = 1
+    ERROR = 2
+    PROGRESS = 3
+    TICK = 4
+    LOOK = 5
 
 
 #: What is shown with these is complete.
-LAST_WORDS = frozenset({Priority.FINAL, Priority.ERROR})
+LAST_WORDS = frozenset({Priority.FINAL, Priority.APPROVAL, Priority.ERROR})
 
 #: Room in each message for a line under the text that says what is going on, in whatever unit.
 STATUS_RESERVE = 102

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
 from core.sessions.service import hold_session
-from core.store.schema import inbox, turns
+from core.store.schema import approvals, inbox, turns
 from core.turns import STOP
 from core.waiting import Again, answered_by, is_waiting, readable
 
@@ -51,7 +51,15 @@ async def wanted(connection: AsyncConnection, turn_id: str, *, author: str, kind
         return Refused.OVER if has_ended else message
     if not _may(turn, kind, is_revised=any(row.revised for row in standing)):
         return Refused.OVER
+    if kind == "retry" and await _has_asked(connection, turn_id):
+        return Refused.OVER
     return Refused.NEWER if kind != "retry" and await is_followed(connection, turn) else message
+
+
+async def _has_asked(connection: AsyncConnection, turn_id: str) -> bool:
+    """Whether a turn has asked people for something: it has come to its answer, and goes on when that is decided."""
+    asked = sa.exists().where(approvals.c.turn == turn_id)
+    return bool((await connection.execute(sa.select(asked))).scalar_one())
 
 
 def _may(turn: sa.Row[Any], kind: Again, *, is_revised: bool) -> bool:
@@ -61,7 +69,7 @@ def _may(turn: sa.Row[Any], kind: Again, *, is_revised: bool) -> bool:
         case "retry":
             return turn.state in ("failed", "running")
         case "regenerate":
-            return turn.state in ("answered", "done") or is_stopped
+            return turn.run is None and (turn.state in ("answered", "done") or is_stopped)
         case "revise":
             return is_revised and (turn.state != "cancelled" or is_stopped)
 

@@ -14,13 +14,14 @@ from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from core.asks import allow, rule_on
 from core.errors import ToolError
 from core.journal import Call, Entry, Journal
 from core.models.messages import clean_text
 from core.secrets import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
-from core.tools import contain, is_idempotent
+from core.tools import ToolAdapter, contain, is_idempotent
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ class GuardPlugin(BasePlugin):
             StoreError: the call cannot be written into the journal; it is not made.
         """
         contain(tool)
+        if not isinstance(tool, ToolAdapter) or tool.always:
+            allow(tool_context, tool.name)
         if isinstance(tool, TransferToAgentTool):
             return _wrong_agent(tool, tool_args)
         call = self._call(tool, tool_args, tool_context)
@@ -82,6 +85,8 @@ class GuardPlugin(BasePlugin):
         """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
         if isinstance(result, _Recorded):
             return None
+        if isinstance(tool, ToolAdapter):
+            rule_on(tool_context, tool.approvers, always=tool.always)
         told = _told(result)
         call = self._call(tool, tool_args, tool_context)
         if self._journal is not None and call is not None:

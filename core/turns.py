@@ -2,7 +2,8 @@
 
 `STEPS` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a turn of its own,
 in the same reply: of the kind `retry` it goes on with what the one that failed has stored, `regenerate` has the same
-question answered anew, and `revise` the question as it was edited.
+question answered anew, and `revise` the question as it was edited. Of the kind `approval`, it goes on with what a turn
+has asked people for when that was decided, in a reply of its own.
 
 A session has at most one turn that is `queued`, `running` or `answered`: the database holds it to that.
 
@@ -34,7 +35,7 @@ from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, turns
 from core.store.statement import Statement
-from core.waiting import Again, batches, begin_again, is_under_way, parent_of, said_to
+from core.waiting import Again, batches, begin_again, is_under_way, parent_of, said_to, waiting_run
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ WAITED = 0.2
 
 State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
 Ended = Literal["done", "failed", "cancelled"]
-Kind = Literal["message"] | Again
+Kind = Literal["message", "approval"] | Again
 
 
 #: From which state to which a turn may go, and when it does.
@@ -78,6 +79,7 @@ class Turn:
         kind: whether it is the first to answer its messages, or in which way it does so once more.
         origin: the turn that was the first to answer its messages, under whose id the reply is found and what the
             run has stored.
+        run: under which it stores, if it goes on with what another turn had begun.
         model: the one that was chosen for its session, by its full name; none for the default.
         attempt: how often it was claimed from a worker that was gone, and one more.
         is_resumed: whether it was claimed before.
@@ -93,6 +95,7 @@ class Turn:
     messages: tuple[Inbound, ...]
     kind: Kind
     origin: str
+    run: str | None = None
     model: str | None = None
     attempt: int = 1
     is_resumed: bool = False
@@ -294,7 +297,7 @@ class Turns:
             rows = [row for row in rows if row.origin in said]
         for row in rows:
             if row.state != "answered":
-                await reopen(connection, row.session, row.origin)
+                await reopen(connection, row.session, row.run or row.origin)
         return [
             Turn(
                 id=row.id,
@@ -303,6 +306,7 @@ class Turns:
                 messages=said[row.origin],
                 kind=row.kind,
                 origin=row.origin,
+                run=row.run,
                 model=row.model,
                 attempt=row.attempt + 1,
                 is_resumed=True,
@@ -327,6 +331,7 @@ class Turns:
                 "kind": turn.kind,
                 "parent": batch[0].parent,
                 "origin": turn.origin,
+                "run": turn.run,
                 "model": turn.model,
                 "state": "running",
                 "owner": self._lease.worker,
@@ -358,9 +363,12 @@ async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Tu
     )
     if first.parent is None or (parent := await parent_of(connection, first)) is None:
         return turn
+    if first.kind == "approval":
+        return replace(turn, kind="approval", run=await waiting_run(connection, parent))
     kind = await begin_again(connection, parent, first.kind)
     said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
-    return replace(turn, kind=kind, origin=parent.origin, messages=said, chunks=tuple(parent.chunks or ()))
+    chunks = tuple(parent.chunks or ())
+    return replace(turn, kind=kind, origin=parent.origin, run=parent.run, messages=said, chunks=chunks)
 
 
 def _before(state: State) -> set[State]:

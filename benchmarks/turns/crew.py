@@ -13,6 +13,7 @@ from channels.answer import Answerer
 from channels.channel import File, Heard, Limits, Plan, Priority, Record, Surface
 from core import garbage
 from core.agent import AgentConfig, make_app
+from core.approvals import Approvals
 from core.conversations import Conversations
 from core.inbound import Inbound
 from core.inbox import Inbox
@@ -186,7 +187,8 @@ async def at_work(
 
         worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect)
         conversations = Conversations(database, turns, worker, app=app.name, models=["quiet"], budget=0)
-        answerer = Answerer(runtime, turns, {place.name: place}, conversations, time_limit=600)
+        approvals = Approvals(database, turns, worker)
+        answerer = Answerer(runtime, turns, {place.name: place}, conversations, approvals, time_limit=600)
         garbage.settle()
         tasks = [asyncio.create_task(lease.keep(), name="lease"), asyncio.create_task(worker.run(), name="worker")]
         try:

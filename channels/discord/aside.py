@@ -13,7 +13,7 @@ from channels.messages import Edited, MessageSurface, Posted
 from channels.receipts import Receipts
 
 #: The buttons that need no more of the place than what stands there; the others would show something anew later.
-_KEPT = ("stop", "good", "bad")
+_KEPT = ("stop", "good", "bad", "approve", "always", "deny")
 
 
 class Aside(MessageSurface):

@@ -174,7 +174,8 @@ class SlackChannel:
     async def _take_press(self, visitor: Visitor, button: str) -> None:
         """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
         locale = await words.told(self._people.locale(visitor.team, visitor.user))
-        if word := await self._intake.press(button, author=visitor.user, locale=locale):
+        names = await self._people.names(visitor.team, [visitor.user])
+        if word := await self._intake.press(button, author=visitor.user, locale=locale, name=names[visitor.user]):
             await self._private.whisper(visitor, word)
 
     async def _take_event(self, body: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from channels.desk import Desk
 from channels.intake import Call, Intake
 from channels.receipts import Address, Receipts
 from channels.words import ENGLISH
+from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
 from core.errors import StoreError, SurfaceError
 from core.feedback import Feedback
@@ -48,7 +49,7 @@ class Place:
     async def begin(self, folder: Path) -> "Place":
         await migrate(self.database)
         self.turns = await successor(self.database)
-        worker = Worker(self.turns, self._answer)
+        worker = self.worker = Worker(self.turns, self._answer)
         service = SessionService(self.database, TokenCounter(folder), agent="parley")
         self.inbox = Inbox(self.database, service, self.turns, worker, app="parley", pauses=(0.01,))
         self.conversations = Conversations(
@@ -59,7 +60,15 @@ class Place:
         return self
 
     def open(self, follow: Follow = "asker") -> None:
-        desk = Desk(self.inbox, self.conversations, Feedback(self.database), self._reshow, follow)
+        desk = Desk(
+            self.inbox,
+            self.conversations,
+            Feedback(self.database),
+            self._reshow,
+            Approvals(self.database, self.turns, self.worker),
+            self._reask,
+            follow,
+        )
         self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale)
 
     async def _answer(self, turn: Turn) -> None:
@@ -76,6 +85,9 @@ class Place:
 
     async def _reshow(self, turn_id: str, *, ending: str = "") -> None:
         self.shown.append((turn_id, ending))
+
+    async def _reask(self, approval: Approval, *, is_void: bool = False) -> None:
+        self.shown.append((approval.id, words.VOID if is_void else approval.verdict or ""))
 
     async def say(self, text: str, file: File | None = None) -> None:
         await self.answers.wait()

@@ -1,7 +1,7 @@
 """What stands behind an adapter: the real core with a scripted model, wired as the program wires it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +14,12 @@ from channels.channel import Channel
 from channels.desk import Desk
 from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app
+from core.approvals import ASKER, Approvals
 from core.conversations import Conversations, Follow
 from core.errors import StoreError
 from core.feedback import Feedback
 from core.inbox import Inbox
+from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
@@ -29,6 +31,7 @@ from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
+from core.tools import adapt
 from core.turns import Turn, Turns
 from core.worker import Worker
 from sandbox.models import ScriptedOpenAI
@@ -59,7 +62,13 @@ class Core:
 
 @asynccontextmanager
 async def core_of(
-    tmp_path: Path, *script: Any, time_limit: float, most_messages: int, follow: Follow = "asker"
+    tmp_path: Path,
+    *script: Any,
+    time_limit: float,
+    most_messages: int,
+    follow: Follow = "asker",
+    approvers: Sequence[str] = (ASKER,),
+    tools: Sequence[Any] = (),
 ) -> AsyncIterator[Core]:
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
@@ -70,7 +79,12 @@ async def core_of(
         provider, name = make_provider("openai/scripted", endpoints)
         stack.push_async_callback(provider.aclose)
         sessions = SessionService(database, TokenCounter(tmp_path), agent="parley")
-        app = make_app(AgentConfig(name="parley"), model=ModelAdapter(model=name, provider=provider), tools=[])
+        app = make_app(
+            AgentConfig(name="parley"),
+            model=ModelAdapter(model=name, provider=provider),
+            tools=[adapt(tool) for tool in tools],
+            journal=Journal(database),
+        )
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         turns, channels = await successor(database), dict[str, Channel]()
@@ -81,8 +95,11 @@ async def core_of(
         worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
         conversations = Conversations(database, turns, worker, app=app.name, models=MODELS, budget=BUDGET)
-        answerer = Answerer(runtime, turns, channels, conversations, time_limit=time_limit, most_messages=most_messages)
-        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, follow)
+        approvals = Approvals(database, turns, worker, approvers=approvers, pauses=(0.01, 0.01))
+        answerer = Answerer(
+            runtime, turns, channels, conversations, approvals, time_limit=time_limit, most_messages=most_messages
+        )
+        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, approvals, answerer.reask, follow)
         places, leadership = Places(database), Leadership(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 

@@ -1,7 +1,7 @@
 """The Discord adapter against a Discord on this machine, with the real core behind it and a scripted model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from channels.discord.invite import permissions
 from channels.discord.login import DiscordSettings, log_in, make_client
 from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES
+from core.approvals import ASKER
 from core.conversations import Follow
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
@@ -168,11 +169,21 @@ async def running(
     grace: float = 5,
     bounds: Bounds = BOUNDS,
     follow: Follow = "asker",
+    approvers: Sequence[str] = (ASKER,),
+    tools: Sequence[Any] = (),
     **settings: Any,
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
         core = await stack.enter_async_context(
-            core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages, follow=follow)
+            core_of(
+                tmp_path,
+                *script,
+                time_limit=time_limit,
+                most_messages=most_messages,
+                follow=follow,
+                approvers=approvers,
+                tools=tools,
+            )
         )
         channel = core.channels[DiscordChannel.name] = DiscordChannel(
             settings_of(server, **settings), core.desk, core.places, bounds, core.leadership

@@ -1,7 +1,7 @@
 """The Slack adapter against a Slack on this machine, with the real core behind it and a scripted model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from channels.slack.channel import SlackChannel
 from channels.slack.login import PROMPTS, SlackSettings, client
 from channels.slack.manifest import manifest
 from channels.slack.streams import Streaming
+from core.approvals import ASKER
 from core.conversations import Follow
 from sandbox.slack import Message, SlackSandbox
 from tests.channels.wiring import BOUNDS, Core, Wired, core_of
@@ -89,9 +90,19 @@ async def running(
     streaming: Streaming = "edit",
     bounds: Bounds = BOUNDS,
     follow: Follow = "asker",
+    approvers: Sequence[str] = (ASKER,),
+    tools: Sequence[Any] = (),
     **more: Any,
 ) -> AsyncIterator[Bot]:
-    async with core_of(tmp_path, *script, time_limit=time_limit, most_messages=most_messages, follow=follow) as core:
+    async with core_of(
+        tmp_path,
+        *script,
+        time_limit=time_limit,
+        most_messages=most_messages,
+        follow=follow,
+        approvers=approvers,
+        tools=tools,
+    ) as core:
         settings = replace(settings_of(slack, streaming), **more)
         channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.desk, core.places, bounds)
         bot = Bot(slack, channel, core)
