@@ -100,12 +100,9 @@ class Interactions:
             locale = interaction.locale.value
             word = words.of(locale)(words.NOT_HERE)
             if self._serves(interaction.guild_id):
+                who = interaction.user
                 word = await self._intake.press(
-                    button,
-                    author=str(interaction.user.id),
-                    locale=locale,
-                    name=interaction.user.display_name,
-                    roles=_roles(interaction.user),
+                    button, author=str(who.id), locale=locale, name=who.display_name, roles=_roles(who)
                 )
             if word:
                 try:

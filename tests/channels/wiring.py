@@ -60,6 +60,17 @@ class Core:
     channels: dict[str, Channel] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Asking:
+    """What the agent can do, and who decides on what of it asks."""
+
+    tools: Sequence[Any] = ()
+    approvers: Sequence[str] = (ASKER,)
+
+
+NO_ASKING = Asking()
+
+
 @asynccontextmanager
 async def core_of(
     tmp_path: Path,
@@ -67,8 +78,7 @@ async def core_of(
     time_limit: float,
     most_messages: int,
     follow: Follow = "asker",
-    approvers: Sequence[str] = (ASKER,),
-    tools: Sequence[Any] = (),
+    asking: Asking = NO_ASKING,
 ) -> AsyncIterator[Core]:
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
@@ -82,7 +92,7 @@ async def core_of(
         app = make_app(
             AgentConfig(name="parley"),
             model=ModelAdapter(model=name, provider=provider),
-            tools=[adapt(tool) for tool in tools],
+            tools=[adapt(tool) for tool in asking.tools],
             journal=Journal(database),
         )
         runtime = AgentRuntime(app, sessions)
@@ -95,7 +105,7 @@ async def core_of(
         worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
         conversations = Conversations(database, turns, worker, app=app.name, models=MODELS, budget=BUDGET)
-        approvals = Approvals(database, turns, worker, approvers=approvers, pauses=(0.01, 0.01))
+        approvals = Approvals(database, turns, worker, approvers=asking.approvers, pauses=(0.01, 0.01))
         answerer = Answerer(
             runtime, turns, channels, conversations, approvals, time_limit=time_limit, most_messages=most_messages
         )

@@ -1,7 +1,7 @@
 """The Discord adapter against a Discord on this machine, with the real core behind it and a scripted model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +20,11 @@ from channels.discord.invite import permissions
 from channels.discord.login import DiscordSettings, log_in, make_client
 from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES
-from core.approvals import ASKER
 from core.conversations import Follow
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
 from sandbox.discord.permissions import PERMISSIONS
-from tests.channels.wiring import BOUNDS, Core, Wired, core_of, until
+from tests.channels.wiring import BOUNDS, NO_ASKING, Asking, Core, Wired, core_of, until
 from tests.sandbox.discord.shapes import SHAPES, faults_of_request
 
 __all__ = ["until"]
@@ -169,8 +168,7 @@ async def running(
     grace: float = 5,
     bounds: Bounds = BOUNDS,
     follow: Follow = "asker",
-    approvers: Sequence[str] = (ASKER,),
-    tools: Sequence[Any] = (),
+    asking: Asking = NO_ASKING,
     **settings: Any,
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
@@ -181,8 +179,7 @@ async def running(
                 time_limit=time_limit,
                 most_messages=most_messages,
                 follow=follow,
-                approvers=approvers,
-                tools=tools,
+                asking=asking,
             )
         )
         channel = core.channels[DiscordChannel.name] = DiscordChannel(

@@ -1,7 +1,7 @@
 """The Slack adapter against a Slack on this machine, with the real core behind it and a scripted model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +17,9 @@ from channels.slack.channel import SlackChannel
 from channels.slack.login import PROMPTS, SlackSettings, client
 from channels.slack.manifest import manifest
 from channels.slack.streams import Streaming
-from core.approvals import ASKER
 from core.conversations import Follow
 from sandbox.slack import Message, SlackSandbox
-from tests.channels.wiring import BOUNDS, Core, Wired, core_of
+from tests.channels.wiring import BOUNDS, NO_ASKING, Asking, Core, Wired, core_of
 
 
 @pytest.fixture
@@ -90,8 +89,7 @@ async def running(
     streaming: Streaming = "edit",
     bounds: Bounds = BOUNDS,
     follow: Follow = "asker",
-    approvers: Sequence[str] = (ASKER,),
-    tools: Sequence[Any] = (),
+    asking: Asking = NO_ASKING,
     **more: Any,
 ) -> AsyncIterator[Bot]:
     async with core_of(
@@ -100,8 +98,7 @@ async def running(
         time_limit=time_limit,
         most_messages=most_messages,
         follow=follow,
-        approvers=approvers,
-        tools=tools,
+        asking=asking,
     ) as core:
         settings = replace(settings_of(slack, streaming), **more)
         channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.desk, core.places, bounds)
