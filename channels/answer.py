@@ -138,11 +138,12 @@ class Answerer:
             SurfaceError: it cannot be shown.
         """
 
-        async def keep(ids: Sequence[str]) -> None:
-            await self._approvals.shown(approval.id, ids)
+        channel, address = self._channel(approval.inbound), approval.inbound.address
 
-        channel = self._channel(approval.inbound)
-        surface = channel.surface(approval.inbound.address, turn_id=approval.id)
+        async def keep(ids: Sequence[str]) -> None:
+            await self._approvals.shown(approval.id, ids, channel.below(address, ids[0]) if ids else address)
+
+        surface = channel.surface(channel.apart(address, approval.id), turn_id=approval.id)
         say = words.of(await words.told(channel.locale(approval.inbound)))
         known = tuple(await surface.find(approval.chunks))
         controls = request_buttons(approval, say, is_void=is_void)

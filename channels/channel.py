@@ -265,6 +265,18 @@ class Channel(Protocol):
         """
         ...
 
+    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        """The address of a message that stands below a reply and is none of its own.
+
+        Args:
+            name: what it can be found by: the end of the ids of its buttons, and the `turn_id` of its surface.
+        """
+        ...
+
+    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+        """The address of what is said on a message that stands apart, with this id."""
+        ...
+
     async def locale(self, inbound: Inbound) -> str:
         """The language of who wrote it, as the platform names it (`ko-KR`); empty if it does not tell."""
         ...

@@ -211,14 +211,14 @@ class Approvals:
         async with self._database.read() as connection:
             return await _read(connection, here & approvals.c.decision.is_(None))
 
-    async def shown(self, id_: str, chunks: Sequence[str]) -> None:
-        """Keep the ids of the messages that show one.
+    async def shown(self, id_: str, chunks: Sequence[str], address: Mapping[str, Any]) -> None:
+        """Keep the ids of the messages that show one, and where is shown what comes of it.
 
         Raises:
             StoreError: they could not be kept.
         """
         async with self._database.write() as connection:
-            kept = sa.update(approvals).where(approvals.c.id == id_).values(chunks=list(chunks))
+            kept = sa.update(approvals).where(approvals.c.id == id_).values(chunks=list(chunks), address=dict(address))
             await connection.execute(kept)
 
     async def decisions(self, origin: str) -> list[Decision]:
@@ -310,7 +310,9 @@ class Approvals:
         if (await connection.execute(sa.select(open_))).scalar_one():
             return
         key = f"approval:{approval.id}"
-        said = replace(approval.inbound, event_key=key, text="", attachments=(), sent_at=now)
+        where = sa.select(approvals.c.address).where(approvals.c.id == approval.id)
+        address = (await connection.execute(where)).scalar_one() or approval.inbound.address
+        said = replace(approval.inbound, event_key=key, address=address, text="", attachments=(), sent_at=now)
         generation = sa.select(sessions.c.generation).where(sessions.c.id == approval.session_id).scalar_subquery()
         row = {
             "event_key": key,

@@ -78,6 +78,12 @@ class Place:
     def share(self, others: Sequence[Uses]) -> None:
         return
 
+    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        raise AssertionError(f"nothing is asked: {name}")
+
+    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+        raise AssertionError(f"nothing is asked: {message_id}")
+
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
         del address, turn_id
         return _Board(self)

@@ -308,6 +308,18 @@ class DiscordApi:
 
         return await self.call("history", send, self._caller.budget(("history", channel), MESSAGES)) or []
 
+    async def own_apart(self, channel: int, after: int, name: str) -> Said | None:
+        """The bot's own message after another one that has a button whose id ends in this name."""
+
+        async def send() -> Said | None:
+            place = self._client.get_partial_messageable(channel)
+            async for message in place.history(after=discord.Object(after), limit=_LOOK, oldest_first=True):
+                if message.author == self.me and _has_button(message, f":{name}"):
+                    return Said(message.id, message.content)
+            return None
+
+        return await self.call("history", send, self._caller.budget(("history", channel), MESSAGES))
+
     def _learn(self, method: str, path: str, told: Told) -> None:
         found = _MESSAGES.search(path)
         if found is None:
@@ -365,6 +377,11 @@ def _reference(channel: int, message: int) -> discord.MessageReference:
 def _nonce(name: str) -> str:
     """Discord: 25 characters at the most."""
     return hashlib.blake2s(name.encode(), digest_size=12).hexdigest()
+
+
+def _has_button(message: discord.Message, ending: str) -> bool:
+    rows = (row.children for row in message.components if isinstance(row, discord.ActionRow))
+    return any((child.custom_id or "").endswith(ending) for row in rows for child in row)
 
 
 def view_of(controls: Sequence[Button]) -> discord.ui.View | None:

@@ -27,6 +27,7 @@ class Aside(MessageSurface):
     def __init__(self, token: Token, receipts: Receipts, address: Mapping[str, Any]) -> None:
         super().__init__(receipts, address)
         self._token = token
+        self._is_first = "apart" not in address
 
     @property
     def _posts(self) -> Budget:
@@ -51,7 +52,7 @@ class Aside(MessageSurface):
     ) -> Posted | None:
         del previous
         is_admitted = self.is_admitted(self._posts)
-        if position:
+        if position or not self._is_first:
             said = await self._token.post(text, _kept(controls), priority=priority, is_admitted=is_admitted)
         else:
             said = await self._token.edit(ORIGINAL, text, _kept(controls), priority=priority, is_admitted=is_admitted)

@@ -118,6 +118,14 @@ class SlackChannel:
             return SlackSurface(self._api, self._receipts, address, turn_id, sessions=self._sessions)
         return StreamSurface(self._api, self._receipts, address, turn_id, self._streams, sessions=self._sessions)
 
+    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        del name  # its mark tells it from all others
+        return address
+
+    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+        del message_id
+        return address
+
     async def locale(self, inbound: Inbound) -> str:
         return "" if inbound.is_bot else await self._people.locale(str(inbound.address["team"]), inbound.author)
 

@@ -9,9 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from channels import words
-from core.store.schema import approvals
+from core.approvals import OTHERS
+from core.store.schema import approvals, state
 from core.tools import Tool
-from sandbox.models import Call, Say
+from sandbox.models import Call, Pause, Say
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, shows, talking, texts
 from tests.channels.wiring import Asking
 
