@@ -137,7 +137,6 @@ class Answerer:
             StoreError: the ids of its messages cannot be kept.
             SurfaceError: it cannot be shown.
         """
-
         channel, address = self._channel(approval.inbound), approval.inbound.address
 
         async def keep(ids: Sequence[str]) -> None:

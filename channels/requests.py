@@ -30,7 +30,7 @@ def request_text(approval: Approval, say: Words, *, is_void: bool = False) -> st
     shown, more = given[:MOST], len(given) - MOST
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     parts = [
-        say(words.MAY_I, tool=_plain(approval.tool) or "?"),
+        say(words.MAY_I, tool=storable(approval.tool).replace("`", "")),
         _plain(redact(storable(approval.hint)))[:MOST_HINT],
         f"{fence}json\n{shown}\n{fence}",
         say(words.NOT_SHOWN, count=f"{more:,}") if more > 0 else "",

@@ -15,7 +15,8 @@ from discord.http import Route, handle_message_parameters
 
 from channels.budget import Budget, Window
 from channels.channel import Button, File, Priority
-from channels.discord.api import NO_MENTIONS, DiscordApi, Said, view_of
+from channels.discord.api import NO_MENTIONS, DiscordApi, Said
+from channels.discord.buttons import view_of
 from core.secrets import traced
 
 log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ import discord
 from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Button, File, Priority
+from channels.discord.buttons import has_button, view_of
 from channels.discord.headers import Told, tracing
 from channels.discord.taking import Taking
 from channels.pacer import Pacer
@@ -47,9 +48,6 @@ THREAD_EXISTS, THREAD_LOCKED = "160004", "160005"
 
 #: After how many minutes without a word a thread that the bot began is archived.
 THREAD_MINUTES: Literal[1440] = 1440
-
-#: What is on a button besides its label, by what the button does.
-EMOJI = {"stop": "⏹️", "retry": "🔁", "regenerate": "🔄", "revise": "✏️", "good": "👍", "bad": "👎"}
 
 #: What is said, by people or bots; every other type is Discord's own talk (a join, a pin, a boost, ...).
 SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
@@ -314,7 +312,7 @@ class DiscordApi:
         async def send() -> Said | None:
             place = self._client.get_partial_messageable(channel)
             async for message in place.history(after=discord.Object(after), limit=_LOOK, oldest_first=True):
-                if message.author == self.me and _has_button(message, f":{name}"):
+                if message.author == self.me and has_button(message, f":{name}"):
                     return Said(message.id, message.content)
             return None
 
@@ -377,23 +375,6 @@ def _reference(channel: int, message: int) -> discord.MessageReference:
 def _nonce(name: str) -> str:
     """Discord: 25 characters at the most."""
     return hashlib.blake2s(name.encode(), digest_size=12).hexdigest()
-
-
-def _has_button(message: discord.Message, ending: str) -> bool:
-    rows = (row.children for row in message.components if isinstance(row, discord.ActionRow))
-    return any((child.custom_id or "").endswith(ending) for row in rows for child in row)
-
-
-def view_of(controls: Sequence[Button]) -> discord.ui.View | None:
-    """The buttons as discord.py wants them. It is not to wait for them to be pressed: that is heard elsewhere."""
-    if not controls:
-        return None
-    view = discord.ui.View(timeout=None)
-    for control in controls:
-        emoji = EMOJI.get(control.id.partition(":")[0])  # beside the label, which is what is read out
-        view.add_item(discord.ui.Button(label=control.label, custom_id=control.id, emoji=emoji))
-    view.stop()
-    return view
 
 
 def _named(name: str, error: discord.HTTPException) -> Exception:

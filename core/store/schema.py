@@ -123,9 +123,9 @@ feedback = sa.Table(
 #: One call of a tool that waits for a person's word. `turn` is the one that asks, `run` the ADK invocation that goes on
 #: when all that the turn asks for is decided; `call` is ADK's call that asks, `asks_for` the tool's own, and `hash`
 #: that of its arguments (see `tool_calls`). `askers` are the authors of what led to it, and `approvers` who may decide:
-#: see `core.approvals`. `chunks` are the platform's ids of the message that shows it, and `address` where is shown what comes of it. `decision` is null as long as
-#: there is none; `decided_by` and `decider` are the id and the name of who made it. It goes with the turn, and with
-#: what was said when the session is reset.
+#: see `core.approvals`. `chunks` are the platform's ids of the message that shows it, and `address` where is shown what
+#: comes of it. `decision` is null as long as there is none; `decided_by` and `decider` are the id and the name of who
+#: made it. It goes with the turn, and with what was said when the session is reset.
 approvals = sa.Table(
     "approvals",
     metadata,

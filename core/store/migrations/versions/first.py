@@ -176,7 +176,7 @@ def upgrade() -> None:
         sa.Column("asked_at", sa.Double(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=False),
         sa.Column("chunks", sa.JSON(), nullable=False),
-        sa.Column("address", sa.JSON(), nullable=True),
+        sa.Column("address", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("decision", sa.Text(), nullable=True),
         sa.Column("decided_by", sa.Text(), nullable=True),
         sa.Column("decider", sa.Text(), nullable=True),
