@@ -329,6 +329,8 @@ class Answerer:
         await self._turns.end(turn, "done")
 
     def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
+        if turn.run is not None:  # what somebody has decided is done, and not once more
+            extras = extras - {"regenerate"}
         return under_answer(turn.id, say, extras, is_revised=turn.id in self._revised)
 
 
