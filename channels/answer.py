@@ -199,6 +199,8 @@ class Answerer:
                 await self._show(turn, reply, turn.text, await self._approvals.asked(turn.id))
             elif turn.cancel is not None:
                 await self._cancelled(turn, reply, turn.cancel)
+            elif turn.kind == "approval" and turn.run is None:
+                await self._close(turn, reply, words.FORGOTTEN, "cancelled", "nothing waits for it any more")
             elif turn.attempt > self._most_attempts:
                 cause = f"{self._most_attempts} workers did not live to its end"
                 await self._close(turn, reply, words.TRIED, "failed", cause)

@@ -49,11 +49,14 @@ async def wanted(connection: AsyncConnection, turn_id: str, *, author: str, kind
     message = replace(said[-1], event_key=f"{said[-1].channel}:again:{turn_id}", sent_at=time.time())
     if (has_ended := await _has_ended(connection, message.event_key)) is not None:
         return Refused.OVER if has_ended else message
-    if not _may(turn, kind, is_revised=any(row.revised for row in standing)):
+    goes_on = kind == "retry" and await _has_asked(connection, turn_id)
+    if goes_on or not _may(turn, kind, is_revised=any(row.revised for row in standing)):
         return Refused.OVER
-    if kind == "retry" and await _has_asked(connection, turn_id):
-        return Refused.OVER
-    return Refused.NEWER if kind != "retry" and await is_followed(connection, turn) else message
+    if kind != "retry" and await is_followed(connection, turn):
+        return Refused.NEWER
+    # what it has asked people for is not to be decided any more
+    await connection.execute(sa.delete(approvals).where(approvals.c.turn == turn_id))
+    return message
 
 
 async def _has_asked(connection: AsyncConnection, turn_id: str) -> bool:

@@ -264,6 +264,9 @@ class Approvals:
         for id_ in ids:
             async with self._database.write() as connection:
                 decided = await self._decide(connection, id_, "expired", None)
+                if decided.approval is None:  # of what was said nothing can be read any more
+                    this = sa.update(approvals).where(approvals.c.id == id_, approvals.c.decision.is_(None))
+                    await connection.execute(this.values(decision="expired", decided_at=time.time()))
             if decided.is_first and decided.approval is not None:
                 expired.append(decided.approval)
         if expired:
