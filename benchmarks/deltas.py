@@ -21,7 +21,7 @@ from core.inbox import Inbox
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.merging import Merging
-from core.models.provider import Done, Provider, ProviderEvent, Request, Text
+from core.models.provider import NOTHING, Done, Provider, ProviderEvent, Request, Takes, Text
 from core.runtime import AgentRuntime, warm_up
 from core.sessions.service import SessionService
 from core.store.database import Database
@@ -39,6 +39,10 @@ class Speaker:
     """A model that says words at an even pace."""
 
     name = "speaker"
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return NOTHING
 
     async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
         began = time.perf_counter()

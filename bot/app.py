@@ -6,17 +6,22 @@ from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequ
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from aiohttp.web import AbstractRouteDef
+
 from bot.health import Health
+from bot.server import serving
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels import words
 from channels.answer import Answerer
 from channels.channel import Channel
+from channels.context import Context
 from channels.desk import Desk
 from channels.discord.channel import DiscordChannel
 from channels.slack.channel import SlackChannel
 from core import garbage
 from core.agent import make_app
 from core.approvals import Approvals
+from core.artifacts import Artifacts
 from core.conversations import Conversations
 from core.errors import SettingsError, StoreError
 from core.feedback import Feedback
@@ -39,6 +44,7 @@ from core.store.migrate import migrate, pending, verify
 from core.tokens import TokenCounter
 from core.tools import load_tools
 from core.turns import Turn, Turns
+from core.vault import Vault
 from core.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -105,7 +111,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         )
         journal = Journal(database)
         app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools), journal=journal)
-        runtime = AgentRuntime(app, sessions)
+        runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
         stack.push_async_callback(runtime.aclose)
         await warm_up()
         turns, channels = Turns(database, lease), dict[str, Channel]()
@@ -124,18 +130,22 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             turns,
             channels,
             conversations,
-            approvals,
+            Context(database, counter.count, most=settings.context_tokens),
+            approvals=approvals,
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
             extras=frozenset(settings.reply_buttons),
+            allowance=settings.allowance,
         )
         feedback = Feedback(database)
         desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, settings.follow)
-        places, bounds = Places(database), settings.catch_up
+        places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
         if settings.slack is not None:
-            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds)
+            vault = Vault(database, settings.vault_key) if settings.vault_key else None
+            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds, vault)
             stack.push_async_callback(slack.aclose)
+            routes += slack.routes
         if settings.discord is not None:
             discord = channels[DiscordChannel.name] = DiscordChannel(
                 settings.discord, desk, places, bounds, Leadership(database, lease, DiscordChannel.name)
@@ -146,6 +156,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await stack.enter_async_context(_beside(approvals.watch(answerer.reask), name="approvals"))
         shares = Shares(database, lease)
         await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
+        await stack.enter_async_context(serving(settings.port, routes))
         yield channels, worker, Health(channels.values(), database)
 
 

@@ -8,6 +8,9 @@ from channels.discord import invite
 from channels.slack.manifest import manifest as slack_manifest
 from core.errors import SettingsError
 
+#: Stands in a manifest for the address of the bot's HTTP server, which only its operator knows.
+YOUR_ADDRESS = "https://your-bot.example.com"
+
 
 class Platform(StrEnum):
     """Those that ask for one."""
@@ -24,7 +27,8 @@ def manifest(platform: Platform, settings: Settings) -> str:
     """
     match platform:
         case Platform.SLACK:
-            return json.dumps(slack_manifest(prompts=settings.prompts), indent=2)
+            address = YOUR_ADDRESS if settings.slack_mode == "http" else ""
+            return json.dumps(slack_manifest(prompts=settings.prompts, address=address), indent=2)
         case Platform.DISCORD:
             if settings.discord is None:
                 raise SettingsError("DISCORD_BOT_TOKEN is not set: it tells the bot's id, which is part of the link")

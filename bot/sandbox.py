@@ -41,6 +41,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             "SLACK_API_URL": slack.api_url,
             "SLACK_BOT_TOKEN": slack.bot_token,
             "SLACK_APP_TOKEN": slack.app_token,
+            "SLACK_MODE": "socket",
+            "SLACK_CLIENT_ID": "",
+            "SLACK_CLIENT_SECRET": "",
             "DISCORD_API_URL": discord.api_url,
             "DISCORD_BOT_TOKEN": discord.bot_token,
             "DISCORD_GUILDS": "",  # the sandbox's own is none of those that the operator serves

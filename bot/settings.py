@@ -10,11 +10,13 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from channels.attachments import Allowance
 from channels.buttons import Extra
+from channels.context import TOKENS
 from channels.discord.login import DISCORD_API, DiscordSettings, Sessions
 from channels.gaps import Bounds
 from channels.slack.hearing import Direct
-from channels.slack.login import MOST_PROMPTS, PROMPTS, SlackSettings
+from channels.slack.login import MOST_PROMPTS, PROMPTS, Mode, SlackSettings
 from channels.slack.streams import Streaming
 from channels.words import spoken
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
@@ -23,6 +25,7 @@ from core.conversations import Follow
 from core.errors import SettingsError
 from core.models.catalog import Endpoints
 from core.secrets import remember
+from core.vault import SHORTEST_KEY
 
 _SLACK_APPS = "https://api.slack.com/apps"
 _DISCORD_APPS = "https://discord.com/developers/applications"
@@ -46,6 +49,12 @@ class Settings(BaseSettings):
     slack_api_url: str = "https://slack.com/api/"
     slack_streaming: Streaming = "auto"
     slack_dm: Direct = "thread"
+    slack_mode: Mode = "socket"
+    slack_signing_secret: SecretStr | None = None
+    slack_sockets: int = Field(default=1, ge=1, le=2)
+    slack_client_id: str = ""
+    slack_client_secret: SecretStr | None = None
+    slack_external: bool = False
     suggested_prompts: str = " | ".join(PROMPTS)
     answer_bots: bool = False
     bot_loop_limit: int = Field(default=5, gt=0)
@@ -77,6 +86,10 @@ class Settings(BaseSettings):
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
+    context_tokens: int = Field(default=TOKENS, ge=0)
+
+    file_max_mb: int = Field(default=10, ge=0)
+    files_max: int = Field(default=5, ge=0)
 
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
@@ -95,6 +108,8 @@ class Settings(BaseSettings):
     catch_up_hours: float = Field(default=24, ge=0)
     catch_up_messages: int = Field(default=100, gt=0)
 
+    port: int = Field(default=3000, ge=0, le=65535)
+    secret_key: SecretStr | None = None
     log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")
 
     @field_validator("*", mode="before")
@@ -193,16 +208,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _agree(self) -> "Settings":
-        if self.slack_bot_token and not self.slack_app_token:
-            raise ValueError(
-                f"SLACK_APP_TOKEN is missing beside SLACK_BOT_TOKEN: make one at {_SLACK_APPS}, your app, under "
-                "Basic Information, App-Level Tokens (scope connections:write)"
-            )
-        if self.slack_app_token and not self.slack_bot_token:
-            raise ValueError(
-                f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {_SLACK_APPS}, your app, under "
-                "OAuth & Permissions"
-            )
+        self._check_slack()
         if len(self.prompts) > MOST_PROMPTS:
             raise ValueError(f"SUGGESTED_PROMPTS: Slack shows {MOST_PROMPTS} at the most, with | in between")
         if self.catch_up_hours >= self.turns_kept_days * 24:
@@ -218,6 +224,40 @@ class Settings(BaseSettings):
                 "`heroku addons:create heroku-postgresql`, or set ALLOW_EPHEMERAL_DATABASE=1 to lose all memory daily"
             )
         return self
+
+    def _check_slack(self) -> None:
+        """What Slack is reached by must be whole: one workspace's token or the app's own keys, and a way to hear it."""
+        several = bool(self.slack_client_id)
+        if several != bool(self.slack_client_secret):
+            raise ValueError(
+                "SLACK_CLIENT_ID and SLACK_CLIENT_SECRET belong together: copy both at "
+                f"{_SLACK_APPS}, your app, under Basic Information"
+            )
+        if several and self.slack_bot_token:
+            raise ValueError("SLACK_BOT_TOKEN is for one workspace, and SLACK_CLIENT_ID for several: unset one of them")
+        if several and (self.secret_key is None or len(self.secret_key.get_secret_value()) < SHORTEST_KEY):
+            raise ValueError(
+                f"SECRET_KEY: the tokens of workspaces are kept encrypted with it: set {SHORTEST_KEY} random "
+                "characters or more (`openssl rand -hex 32`), and keep them"
+            )
+        token = "SLACK_BOT_TOKEN" if self.slack_bot_token else "SLACK_CLIENT_ID"
+        if not several and not self.slack_bot_token:
+            if self.slack_app_token:
+                raise ValueError(
+                    f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {_SLACK_APPS}, your app, under "
+                    "OAuth & Permissions"
+                )
+            return
+        if self.slack_mode == "socket" and not self.slack_app_token:
+            raise ValueError(
+                f"SLACK_APP_TOKEN is missing beside {token}: make one at {_SLACK_APPS}, your app, under "
+                "Basic Information, App-Level Tokens (scope connections:write)"
+            )
+        if self.slack_mode == "http" and not self.slack_signing_secret:
+            raise ValueError(
+                f"SLACK_SIGNING_SECRET is missing beside SLACK_MODE=http: copy it at {_SLACK_APPS}, your app, under "
+                "Basic Information, App Credentials"
+            )
 
     @property
     def database(self) -> str:
@@ -235,18 +275,29 @@ class Settings(BaseSettings):
 
     @property
     def slack(self) -> SlackSettings | None:
-        if self.slack_bot_token is None or self.slack_app_token is None:
+        if self.slack_bot_token is None and not self.slack_client_id:
             return None
         return SlackSettings(
-            bot_token=self.slack_bot_token.get_secret_value(),
-            app_token=self.slack_app_token.get_secret_value(),
+            bot_token=_revealed(self.slack_bot_token) or "",
+            app_token=_revealed(self.slack_app_token) or "",
             api_url=self.slack_api_url,
             streaming=self.slack_streaming,
             direct=self.slack_dm,
             prompts=self.prompts,
+            mode=self.slack_mode,
+            signing_secret=_revealed(self.slack_signing_secret) or "",
+            sockets=self.slack_sockets,
+            external=self.slack_external,
+            client_id=self.slack_client_id,
+            client_secret=_revealed(self.slack_client_secret) or "",
             answers_bots=self.answer_bots,
             bot_loop_limit=self.bot_loop_limit,
         )
+
+    @property
+    def vault_key(self) -> str:
+        """What the tokens of several workspaces are encrypted with; empty where there is one."""
+        return _revealed(self.secret_key) or "" if self.slack_client_id else ""
 
     @property
     def prompts(self) -> tuple[str, ...]:
@@ -267,6 +318,10 @@ class Settings(BaseSettings):
             silent=self.discord_silent,
             ping_after=self.discord_ping_after,
         )
+
+    @property
+    def allowance(self) -> Allowance:
+        return Allowance(most_bytes=self.file_max_mb * 2**20, most_files=self.files_max)
 
     @property
     def catch_up(self) -> Bounds:

@@ -5,11 +5,16 @@ import logging
 from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import asdict
+from functools import partial
+
+from google.genai.types import Part
 
 from channels import words
+from channels.attachments import ALLOWANCE, Allowance, Attachments
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
-from channels.channel import Button, Channel, Priority, Surface
-from channels.reply import MOST_MESSAGES, Keep, Reply
+from channels.channel import Button, Channel, File, Priority
+from channels.context import Context
+from channels.reply import FILE_NAME, MOST_MESSAGES, Reply
 from channels.requests import request_buttons, request_text
 from channels.words import Words
 from core import turns
@@ -34,6 +39,9 @@ _LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turn
 #: Seconds between two looks whether a turn that runs elsewhere has ended.
 LOOK_SECONDS = 1.0
 
+#: How many files that it made come with an answer. Discord: a message has ten, with the one of a long text.
+MOST_FILES = 9
+
 #: Seconds that a shutdown waits for tools.
 TOOL_SECONDS = 3.0
 
@@ -47,6 +55,7 @@ class Answerer:
         most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
         most_attempts: how often a turn is begun whose worker does not live to its end.
         extras: what may be pressed under an answer.
+        allowance: what is read of the files that come with messages.
     """
 
     def __init__(
@@ -55,12 +64,14 @@ class Answerer:
         turns: Turns,
         channels: Mapping[str, Channel],
         conversations: Conversations,
-        approvals: Approvals,
+        context: Context,
         *,
+        approvals: Approvals,
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
         most_attempts: int = MOST_ATTEMPTS,
         extras: Set[Extra] = EXTRAS,
+        allowance: Allowance = ALLOWANCE,
     ) -> None:
         self._runtime = runtime
         self._turns = turns
@@ -69,8 +80,10 @@ class Answerer:
         self._most_messages = most_messages
         self._most_attempts = most_attempts
         self._extras = extras
+        self._attachments = Attachments(allowance)
         self._conversations = conversations
         self._approvals = approvals
+        self._context = context
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
@@ -99,9 +112,18 @@ class Answerer:
                 await keep(known)
             say = words.of(await words.told(channel.locale(turn.inbound)))
             controls = await self._while_it_runs(turn, say)
-            async with self._reply(surface, known, keep, say, controls) as reply:
+            files = await self._made(turn.session_id, turn.run or turn.origin) if turn.text is not None else ()
+            async with Reply(
+                surface,
+                known=known,
+                keep=keep,
+                hold=partial(self._turns.hold, turn),
+                most=self._most_messages,
+                say=say,
+                controls=controls,
+            ) as reply:
                 self._replies[turn.id] = reply
-                await self._in_reply(turn, reply)
+                await self._in_reply(turn, reply, files)
         except StoreError:
             raise
         except Exception as error:
@@ -146,7 +168,7 @@ class Answerer:
         say = words.of(await words.told(channel.locale(approval.inbound)))
         known = tuple(await surface.find(approval.chunks))
         controls = request_buttons(approval, say, is_void=is_void)
-        async with self._reply(surface, known, keep, say, controls) as reply:
+        async with Reply(surface, known=known, keep=keep, say=say, controls=controls) as reply:
             await reply.close(request_text(approval, say, is_void=is_void), Priority.APPROVAL, controls=controls)
 
     def _offer(self, latest: Latest) -> bool:
@@ -179,8 +201,20 @@ class Answerer:
         say = words.of(await words.told(channel.locale(latest.inbound)))
         extras = frozenset[Extra]() if await self._approvals.asked(latest.turn_id) else self._extras
         controls = under_answer(latest.turn_id, say, extras, is_revised=latest.is_revised)
-        async with self._reply(surface, latest.chunks, _as_it_was, say) as reply:
-            await reply.close(latest.text, ending=ending and say(ending), controls=() if ending else controls)
+        stands, files = latest.chunks, await self._made(latest.session_id, latest.origin)
+        async with Reply(surface, known=stands, keep=_as_it_was, most=self._most_messages, say=say) as reply:
+            controls = [] if ending else controls
+            await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
+
+    async def _made(self, session_id: str, run_id: str) -> list[File]:
+        """What a run has made, each under a name of its own."""
+        files, names = list[File](), {FILE_NAME}
+        for made in (await self._runtime.made(session_id, run_id))[:MOST_FILES]:
+            name = made.name if made.name not in names else f"{len(files) + 1}-{made.name}"
+            names.add(name)
+            alt = made.alt or (name if made.kind.startswith("image/") else "")
+            files.append(File(name, made.data, alt))
+        return files
 
     async def _while_it_runs(self, turn: Turn, say: Words) -> list[Button]:
         """The buttons under a reply that grows. What another worker knew of an edit is not lost with it."""
@@ -188,15 +222,10 @@ class Answerer:
             self._revised.add(turn.id)
         return growing(turn.id, say, is_revised=turn.id in self._revised)
 
-    def _reply(
-        self, surface: Surface, known: Sequence[str], keep: Keep, say: Words, controls: Sequence[Button] = ()
-    ) -> Reply:
-        return Reply(surface, known=known, keep=keep, most=self._most_messages, say=say, controls=controls)
-
-    async def _in_reply(self, turn: Turn, reply: Reply) -> None:
+    async def _in_reply(self, turn: Turn, reply: Reply, files: Sequence[File]) -> None:
         try:
             if turn.text is not None:
-                await self._show(turn, reply, turn.text, await self._approvals.asked(turn.id))
+                await self._show(turn, reply, turn.text, files, await self._approvals.asked(turn.id))
             elif turn.cancel is not None:
                 await self._cancelled(turn, reply, turn.cancel)
             elif turn.kind == "approval" and turn.run is None:
@@ -216,6 +245,7 @@ class Answerer:
             async with asyncio.timeout(self._time_limit):
                 done = await self._agent_said(turn, reply)
             text, asked = reply.text, list[Approval]()
+            files = await self._made(turn.session_id, turn.run or turn.origin)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
                 await self._approvals.answered(turn, text, asdict(done.usage), done.asks)
@@ -233,7 +263,7 @@ class Answerer:
             log.error("turn %s failed: %s", turn.id, traced(error))
             sentence = error.public if isinstance(error, ParleyError) else ParleyError.public
             return await self._close(turn, reply, sentence, "failed", _cause(error))
-        return await self._show(turn, reply, text, asked)
+        return await self._show(turn, reply, text, files, asked)
 
     async def _agent_said(self, turn: Turn, reply: Reply) -> StreamEvent:
         """Feed the reply with what the agent says, to its end. What hands the turn back lets the tools end
@@ -255,10 +285,15 @@ class Answerer:
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
         heard = [await channel.read(message) for message in turn.messages]
+        files: Sequence[Part] = ()
+        if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
+            takes = self._runtime.takes(turn.model)
+            heard, files = await self._attachments.read(channel, turn.messages, heard, takes)
         events = self._runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text="\n\n".join(said.text for said in heard),
+            text=await self._context.joined(turn, channel, heard),
+            media=files,
             speaker=heard[-1].speaker,
             model=turn.model,
             run_id=turn.run or turn.origin,
@@ -323,9 +358,12 @@ class Answerer:
             await reply.close(said, ending=say(sentence), controls=controls)
         await self._turns.end(turn, state, error=cause)
 
-    async def _show(self, turn: Turn, reply: Reply, text: str, asked: Sequence[Approval]) -> None:
+    async def _show(
+        self, turn: Turn, reply: Reply, text: str, files: Sequence[File], asked: Sequence[Approval]
+    ) -> None:
         """Show the final text, and below it, each in a message of its own, what people are asked for."""
-        await reply.close(text, controls=self._under(turn, reply.say, frozenset() if asked else self._extras))
+        controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
+        await reply.close(text, controls=controls, files=files)
         for approval in asked:
             await self.reask(approval)
         await self._turns.end(turn, "done")

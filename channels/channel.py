@@ -2,11 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal, Protocol
 
+from channels.downloads import Check, Fetched
 from channels.markdown.dialect import MARKDOWN, Dialect
+from core.background import Background
 from core.errors import SurfaceError
 from core.inbound import Attachment, Inbound
 from core.shares import Uses
@@ -85,10 +87,16 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that belongs to a reply."""
+    """A file that belongs to a reply.
+
+    Attributes:
+        name: no other file of the reply's has it.
+        alt: what it shows, in words, for those who do not see it.
+    """
 
     name: str
     data: bytes
+    alt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,7 @@ class Plan:
 
     Attributes:
         controls: the buttons under the last of them.
-        file: what comes with the last of them.
+        files: what comes with the last of them.
         grows: whether the last of them is to grow; else none of them changes any more, as far as one can tell.
         status: what goes on while no text comes, as the last chunk says it below its text.
         waited: for how long that has been so, as the last chunk says it.
@@ -106,18 +114,26 @@ class Plan:
     chunks: Sequence[Chunk]
     priority: Priority
     controls: Sequence[Button] = ()
-    file: File | None = None
+    files: Sequence[File] = ()
     grows: bool = False
     status: str = ""
     waited: str = ""
 
 
 class FileRefusedError(SurfaceError):
-    """The messages of a plan are shown, and its file cannot be."""
+    """The messages of a plan are shown, and some of its files cannot be.
+
+    Attributes:
+        names: of these.
+    """
+
+    def __init__(self, message: str, names: Sequence[str]) -> None:
+        super().__init__(message)
+        self.names = tuple(names)
 
 
-#: Awaited after each post and before the next, with the chunk's position and the new message's id. A plan's file has
-#: the position behind its last chunk.
+#: Awaited after each post and before the next, with the chunk's position and the new message's id. A plan's files have
+#: the positions behind its last chunk.
 Record = Callable[[int, str], Awaitable[None]]
 
 
@@ -127,19 +143,58 @@ class Heard:
 
     Attributes:
         speaker: the name of who wrote it.
+        is_alone: whether nobody else can write there, so that it need not be told who did.
     """
 
     text: str
     speaker: str
+    is_alone: bool = True
 
     @classmethod
     def of(cls, said: str, speaker: str, attachments: Sequence[Attachment], *, alone: bool) -> "Heard":
-        """What was said, the files that came along by name; first the speaker's name, unless one speaks `alone`."""
-        if attachments:
-            names = ", ".join(file.name for file in attachments)
-            said = f"{said}\n[{speaker} sent files that you cannot open: {names}]".strip()
-        said = said or f"[{speaker} called you without saying anything]"
-        return cls(said if alone else f"{speaker}: {said}", speaker)
+        """What was said. Of files, others tell."""
+        said = said or ("" if attachments else f"[{speaker} called you without saying anything]")
+        return cls(said, speaker, alone)
+
+
+#: How other people's words belong to a message: they were said before it, it replies to them, or it passes them on.
+Kind = Literal["before", "quoted", "forwarded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of somebody which is there to be known, and not to be answered.
+
+    Attributes:
+        author: the platform's id of who wrote it.
+        name: his.
+        text: in words.
+        at: when, in seconds since the epoch.
+        kind: how it belongs to what is answered.
+        to: the event key of the message that it belongs to; empty if it was only said before.
+        opens: whether it is what its thread is about.
+    """
+
+    author: str
+    name: str
+    text: str
+    at: float
+    kind: Kind = "before"
+    to: str = ""
+    opens: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What was said around the messages of a turn.
+
+    Attributes:
+        said: oldest first, as it stands now.
+        names: of others who take part, by their ids.
+    """
+
+    said: Sequence[Said] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 class Surface(Protocol):
@@ -172,14 +227,14 @@ class Surface(Protocol):
     async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
         """Make the platform show exactly `plan`.
 
-        `known` are the ids of the reply's messages as far as they stand, and of its file: they are edited where
+        `known` are the ids of the reply's messages as far as they stand, and of its files: they are edited where
         they differ, what is missing is posted, what is left over is deleted. Safe to repeat.
 
         Returns:
             Whether all of it is shown now; of a `TICK`, what finds no place in the budget is dropped.
 
         Raises:
-            FileRefusedError: all but the file is shown.
+            FileRefusedError: all but some files is shown.
             SurfaceError: it cannot be shown.
         """
         ...
@@ -188,7 +243,7 @@ class Surface(Protocol):
         """The ids of the reply's messages that stand, in order: for a reply whose own record may lack some.
 
         Args:
-            recorded: what the record has; of a file, the platform may tell nothing.
+            recorded: what the record has; of files, the platform may tell nothing.
 
         Raises:
             SurfaceError: the place cannot be looked into.
@@ -283,4 +338,27 @@ class Channel(Protocol):
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words: names where the platform has ids."""
+        ...
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        """A file that came with a message.
+
+        Args:
+            check: to be asked again when more is known of it.
+
+        Raises:
+            UnreadableFileError: it cannot be had, or is not to be read.
+        """
+        ...
+
+    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        """What was said around the messages that a turn answers: what they quote and pass on and, in a thread, what
+        others than the bot have said up to the newest of them and the history does not hold.
+
+        Args:
+            behind: what the history holds; none where nobody else can have said anything.
+
+        Raises:
+            SurfaceError: it cannot be looked up.
+        """
         ...

@@ -36,11 +36,14 @@ class Call:
     Attributes:
         is_called: whether it calls the bot by name or is written to it alone. Otherwise it is one that the
             bot answers only where it speaks already, and only if that is for it.
+        is_free: whether it calls the bot by being said where nobody has to name it, and where it answers all unless
+            it is muted.
         is_late: whether it was said a while ago, and others after it may have been heard before.
     """
 
     inbound: Inbound
     is_called: bool
+    is_free: bool = False
     is_late: bool = False
 
     @property

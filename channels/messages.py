@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -24,8 +24,11 @@ LATE = 1.0
 #: is whole, by a post.
 _SOON = 15.0
 
-#: What the id of a reply's file begins with, so that it is not taken for a message's.
+#: What the id of a reply's file begins with, so that it is not taken for a message's; behind the id is the name.
 _FILE = "file:"
+
+#: Awaited with the name of a file and its id.
+RecordFile = Callable[[str, str], Awaitable[None]]
 
 
 class Edited(Enum):
@@ -96,7 +99,7 @@ class MessageSurface(ABC):
         self._address = address
         self._shown: dict[str, tuple[str, tuple[Button, ...]]] = {}
         self._lost = set[str]()  # messages of which an edit is lost
-        self._attached: str | None = None
+        self._attached: tuple[str, ...] = ()  # the message that has files, and these
         self._lacking: Budget | None = None  # that had no place for a post of the last tick
         self._held: Budget | None = None  # in which the next call has its place
         self._began = 0.0
@@ -171,7 +174,7 @@ class MessageSurface(ABC):
     async def say(self, text: str, file: File | None = None) -> None:
         posted = await self._post(0, text, (), Priority.FINAL, None)
         if posted is not None and file is not None:
-            await self._attach(file, posted.id, None, _unrecorded)
+            await self._attach([file], posted.id, {}, _unrecorded)
 
     def waits(self) -> None:
         self._receipts.give(self._address)
@@ -210,7 +213,7 @@ class MessageSurface(ABC):
             self._held = None
 
     async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
-        messages, files = [id_ for id_ in known if not _is_file(id_)], [id_ for id_ in known if _is_file(id_)]
+        messages = [id_ for id_ in known if not _is_file(id_)]
         previous: str | None = None
         shown: list[str] = []
         for position in range(len(plan.chunks)):
@@ -235,10 +238,7 @@ class MessageSurface(ABC):
             for message_id in await self._strays(shown):
                 await _clear_away(self._delete, message_id)
             await self._outlast([Piece(position, plan) for position in range(len(shown))], shown)
-        if plan.file is not None and previous is not None:
-            await self._show_file(plan.file, previous, files, lambda id_: record(len(plan.chunks), f"{_FILE}{id_}"))
-        elif files:
-            await _clear_away(self._detach, files[0].removeprefix(_FILE))
+        await self._show_files(plan, shown[-1] if shown else "", known, record)
         return True
 
     async def _outlast(self, pieces: Sequence[Piece], shown: Sequence[str]) -> None:
@@ -266,16 +266,27 @@ class MessageSurface(ABC):
         """Begin the message of a piece, behind the `previous` one; none if a tick could not go."""
         return await self._post(piece.position, *piece.content, piece.plan.priority, previous)
 
-    async def _show_file(
-        self, file: File, last: str, known: Sequence[str], record: Callable[[str], Awaitable[None]]
-    ) -> None:
-        if self._attached == last:
+    async def _show_files(self, plan: Plan, last: str, known: Sequence[str], record: Record) -> None:
+        positions = {file.name: len(plan.chunks) + number for number, file in enumerate(plan.files)}
+        recorded = dict(_file(id_) for id_ in known if _is_file(id_))
+        kept = {name: id_ for name, id_ in recorded.items() if name in positions}
+        for id_ in sorted(set(recorded.values()) - set(kept.values())):
+            await _clear_away(self._detach, id_)
+        if not (plan.files and last):
+            return
+        for name, id_ in kept.items():
+            entry, position = _entry(name, id_), positions[name]
+            if known[position : position + 1] != [entry]:
+                await record(position, entry)
+        if self._attached == (last, *positions):
             return
         try:
-            await self._attach(file, last, known[0].removeprefix(_FILE) if known else None, record)
+            await self._attach(plan.files, last, kept, lambda name, id_: record(positions[name], _entry(name, id_)))
+        except FileRefusedError:
+            raise
         except SurfaceError as error:
-            raise FileRefusedError(str(error)) from error
-        self._attached = last
+            raise FileRefusedError(str(error), list(positions)) from error
+        self._attached = (last, *positions)
 
     @abstractmethod
     async def _post(
@@ -291,12 +302,16 @@ class MessageSurface(ABC):
         """Delete a message; one that is gone already is no fault."""
 
     @abstractmethod
-    async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
-        """Show a file with or behind the `last` message, once.
+    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
+        """Show files with or behind the `last` message, each once and in order.
 
         Args:
-            known: its id, if it was recorded; it may or may not be shown then.
-            record: to be awaited with its id, before it is shown.
+            known: the ids of those that were recorded, by name; they may or may not be shown then.
+            record: to be awaited with a file's name and id, before it is shown.
+
+        Raises:
+            FileRefusedError: some of them cannot be shown.
+            SurfaceError: none of them can.
         """
 
     @abstractmethod
@@ -323,9 +338,19 @@ async def _clear_away(delete: Callable[[str], Awaitable[None]], id_: str) -> Non
         log.error("what is left over of a reply stays: %s", refusal)
 
 
-async def _unrecorded(_file_id: str) -> None:
+async def _unrecorded(_name: str, _id: str) -> None:
     """Of what is no reply, nothing is shown again."""
 
 
 def _is_file(id_: str) -> bool:
     return id_.startswith(_FILE)
+
+
+def _entry(name: str, id_: str) -> str:
+    return f"{_FILE}{id_}:{name}"
+
+
+def _file(entry: str) -> tuple[str, str]:
+    """The name of a file, and its id."""
+    id_, _, name = entry.removeprefix(_FILE).partition(":")
+    return name, id_

@@ -1,6 +1,7 @@
 """Receipts: the sign that tells an author that a message was heard and waits for its turn."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -26,12 +27,12 @@ class Receipts:
     def __init__(self, add: Callable[[Address], Awaitable[None]], remove: Callable[[Address], Awaitable[None]]) -> None:
         self._add = add
         self._remove = remove
-        self._given: dict[frozenset[tuple[str, Any]], asyncio.Task[None] | None] = {}  # None: by another process
+        self._given: dict[str, asyncio.Task[None] | None] = {}  # None: by another process
         self._leaving: set[asyncio.Task[None]] = set()
 
     def give(self, address: Address) -> None:
         """Set the sign, if it was not."""
-        key = frozenset(address.items())
+        key = _key(address)
         if key not in self._given:
             if len(self._given) >= MOST:  # of turns that other processes run, nobody tells here
                 self._given.pop(next(iter(self._given)))
@@ -39,11 +40,11 @@ class Receipts:
 
     def given(self, address: Address) -> None:
         """The sign may have been set by another process."""
-        self._given.setdefault(frozenset(address.items()), None)
+        self._given.setdefault(_key(address), None)
 
     def take_back(self, address: Address) -> None:
         """Take the sign away, if it was given."""
-        key = frozenset(address.items())
+        key = _key(address)
         if key in self._given:
             task = asyncio.create_task(self._take(self._given.pop(key), address), name="receipt")
             self._leaving.add(task)
@@ -65,3 +66,7 @@ async def _tried(react: Callable[[Address], Awaitable[None]], address: Address) 
         await react(address)
     except SurfaceError as error:  # a nicety: the answer comes without it too
         log.info("no receipt: %s", error)
+
+
+def _key(address: Address) -> str:
+    return json.dumps(address, sort_keys=True)

@@ -13,6 +13,7 @@ from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priori
 from channels.planner import Planner
 from channels.words import Words
 from core.endings import closed
+from core.media import size
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,13 @@ ABANDON_TIMEOUT = 30.0
 
 #: Awaited with the ids of all the reply's messages whenever they change.
 Keep = Callable[[Sequence[str]], Awaitable[None]]
+
+#: Awaited before anything is shown; raises if that is no more this process's to do.
+Hold = Callable[[], Awaitable[None]]
+
+
+async def _at_will() -> None:
+    """Nobody else may come to show the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,7 @@ class Reply:
     Args:
         known: the ids of the messages that stand already.
         keep: awaited with the ids of all its messages whenever they change.
+        hold: awaited before they do.
         most: how many messages it may have. Of a longer text they show the beginning, and a file the whole.
         say: the language of what it says in the bot's own name.
         controls: the buttons under it while it grows.
@@ -61,6 +70,7 @@ class Reply:
         *,
         known: Sequence[str] = (),
         keep: Keep,
+        hold: Hold = _at_will,
         most: int = MOST_MESSAGES,
         say: Words = words.ENGLISH,
         controls: Sequence[Button] = (),
@@ -68,9 +78,11 @@ class Reply:
         self._surface = surface
         self._known = list(known)
         self._keep = keep
+        self._hold = hold
         self._most = most
         self.say = say
         self._ending = ""
+        self._files: list[File] = []
         self._controls = controls
         self._planner = Planner(surface.limits)
         self._status = ""
@@ -146,21 +158,39 @@ class Reply:
         *,
         ending: str = "",
         controls: Sequence[Button] = (),
+        files: Sequence[File] = (),
     ) -> None:
         """Show `text`, whole, as the reply's last word; returns when the platform has confirmed it.
 
         Args:
             ending: what stands below the text, however long that is.
             controls: the buttons under it.
+            files: what comes with it; those that cannot be shown are named below the text.
 
         Raises:
             SurfaceError: it cannot be shown.
         """
-        self._status, self._final, self._ending, self._controls = "", priority, ending, controls
-        self._planner.replace(f"{closed(text)}\n\n{ending}".strip() if ending else text)
+        self._status, self._final, self._controls, self._files = "", priority, controls, list(files)
+        self._end(text, ending)
         self._touch(is_urgent=True)
         assert self._writer is not None, "a reply is closed inside its `async with`"
         await asyncio.shield(self._writer)
+
+    def _end(self, text: str, ending: str) -> None:
+        self._ending = ending
+        self._planner.replace(f"{closed(text)}\n\n{ending}".strip() if ending else text)
+
+    def _without(self, refused: FileRefusedError) -> None:
+        """Do without files that cannot be shown."""
+        if FILE_NAME in refused.names and FILE_NAME not in [file.name for file in self._files]:
+            log.warning("the text that no file can be had for goes into messages: %s", refused)
+            self._most = sys.maxsize
+        lost = [file for file in self._files if file.name in refused.names]
+        self._files = [file for file in self._files if file not in lost]
+        if lost:
+            log.warning("files of a reply cannot be shown: %s", refused)
+            told = (self.say(words.NOT_ATTACHED, name=f"`{file.name}`", size=size(len(file.data))) for file in lost)
+            self._end(self.said.rstrip(), "\n\n".join(filter(None, [*told, self._ending])))
 
     def _hear(self) -> None:
         self._heard_at = _now()
@@ -192,6 +222,7 @@ class Reply:
                     continue
                 if not await self._may_go(move):
                     continue
+                await self._hold()
                 await self._planner.catch_up()
                 self._changed.clear()
                 is_last, since, self._since = self._final is not None, self._since, None
@@ -200,16 +231,15 @@ class Reply:
                 try:
                     shown = await self._surface.show(plan, tuple(self._known), self._record)
                 except FileRefusedError as error:
-                    log.warning("the text that no file can be had for goes into messages: %s", error)
-                    self._most = sys.maxsize
+                    self._without(error)
                     continue
                 finally:
                     if is_first:
                         await self._surface.begun()
                         is_first = False
-                size = len(plan.chunks) + (plan.file is not None)
-                if shown and len(self._known) > size:
-                    del self._known[size:]
+                count = len(plan.chunks) + len(plan.files)
+                if shown and len(self._known) > count:
+                    del self._known[count:]
                     await self._keep(self._known)
                 if is_last and shown and not self._changed.is_set():
                     return
@@ -265,10 +295,10 @@ class Reply:
         if not plan.chunks:
             text = f"{self._status or words.PLACEHOLDER}{self._waited}"
             chunks: Sequence[Chunk] = [Chunk(0, 0, text)]
-            return Plan(chunks, priority, self._controls, None, plan.grows, status=self._status, waited=self._waited)
+            return Plan(chunks, priority, self._controls, (), plan.grows, status=self._status, waited=self._waited)
         if self._final is not None:
             is_short = len(plan.chunks) <= self._most
-            return Plan(plan.chunks, priority, self._controls) if is_short else self._beginning(plan)
+            return replace(plan, controls=self._controls, files=self._files) if is_short else self._beginning(plan)
         full = self._planner.full
         if settled < full >= len(self._known):  # none of them grows; whether the next one may is seen then
             controls = self._controls if full > self._most else ()  # the last one that may be seen is all that will be
@@ -276,7 +306,7 @@ class Reply:
         status = f"{self._status}{self._waited}" if self._status else ""
         waited = self._waited if status else ""
         chunks = self._at_most(plan.chunks, status)
-        return Plan(chunks, priority, self._controls, None, plan.grows, status=self._status, waited=waited)
+        return Plan(chunks, priority, self._controls, (), plan.grows, status=self._status, waited=waited)
 
     def _at_most(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
         """As many chunks as there may be, with a line below them that says what goes on."""
@@ -287,12 +317,12 @@ class Reply:
     def _beginning(self, plan: Plan) -> Plan:
         """What is shown of a reply that is too long, with the whole in a file."""
         text = self.text
-        file, line = File(FILE_NAME, text.encode()), self.say(words.IN_FILE)
+        files, line = [File(FILE_NAME, text.encode()), *self._files], self.say(words.IN_FILE)
         if not self._ending:
-            return Plan(_with_line(plan.chunks[: self._most], line), plan.priority, self._controls, file)
+            return Plan(_with_line(plan.chunks[: self._most], line), plan.priority, self._controls, files)
         chunks = plan.chunks[: max(1, self._most - 1)]
         end = Chunk(chunks[-1].end, len(text), f"{line}\n\n{self._ending}")
-        return Plan([*chunks, end], plan.priority, self._controls, file)
+        return Plan([*chunks, end], plan.priority, self._controls, files)
 
     @property
     def _waited(self) -> str:

@@ -235,6 +235,16 @@ class Conversations:
         """
         return await self._change(session_id, muted=is_muted)
 
+    async def is_muted(self, session_id: str) -> bool:
+        """Whether a session is there that is answered only when the bot is called.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            row = await _session(connection, session_id)
+        return row is not None and bool(row.muted)
+
     async def recent(self, place: str, author: str, limit: int) -> list[Recent]:
         """The sessions at a place that somebody took part in since they were last started over, the newest first.
 

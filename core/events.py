@@ -7,7 +7,7 @@ from typing import Any, Literal
 from core.asks import Ask
 from core.models.provider import Usage
 
-StreamEventType = Literal["text_delta", "step_reset", "tool_start", "tool_end", "error", "done"]
+StreamEventType = Literal["text_delta", "step_reset", "tool_start", "tool_end", "file", "error", "done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class StreamEvent:
             `step_reset`: the reply says `text` now, whatever it said before: a step's final text differs from
             what was streamed of it, or the step starts over.
             `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result.
+            `file`: a file was made, which goes to the user with the reply; `data` are its `name` and its `version`.
             `error`: with a `call_id`, that call failed and the run goes on; without, the run has failed
             with `error` and this is the last event.
             `done`: the run has ended well; `text` is the whole reply. The last event. With `asks`, it goes on when

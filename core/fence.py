@@ -28,6 +28,9 @@ IS_OWN = _is(
     sa.bindparam("the_attempt", type_=sa.Integer),
 )
 
+#: Finds that turn, if it is.
+OWN = Statement(lambda _dialect: sa.select(turns.c.id).where(IS_OWN))
+
 
 @dataclass(frozen=True, slots=True)
 class Fence:

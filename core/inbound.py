@@ -40,6 +40,7 @@ class Inbound:
         text: what was said, without the mention that called the bot.
         sent_at: when the platform got it, in seconds since the epoch: the order within the session.
         attachments: the files that came along.
+        brings: the messages that it passes on or replies to, in the adapter's own words (JSON).
     """
 
     event_key: str
@@ -51,6 +52,7 @@ class Inbound:
     text: str
     sent_at: float
     attachments: tuple[Attachment, ...] = ()
+    brings: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def is_bot(self) -> bool:
@@ -68,7 +70,8 @@ class Inbound:
             ValueError: it is something else.
         """
         try:
-            return cls(**{**data, "attachments": tuple(Attachment(**file) for file in data["attachments"])})
+            files = tuple(Attachment(**file) for file in data["attachments"])
+            return cls(**{**data, "attachments": files, "brings": tuple(data.get("brings", ()))})
         except (TypeError, KeyError) as error:
             raise ValueError("it is no message") from error
 

@@ -38,7 +38,13 @@ class Lease:
         self._database = database
         self._seconds = seconds
         self._sure_from = 0.0
+        self._until = 0.0
         self.worker = uuid.uuid4().hex[:12]
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has certainly not ended. Else what this worker ran may be another one's."""
+        return _now() < self._until
 
     async def take(self) -> None:
         """Begin to work.
@@ -79,10 +85,12 @@ class Lease:
         return owner.is_(None) | owner.not_in(at_work)
 
     async def _write(self, connection: AsyncConnection) -> None:
-        until = self._database.now + self._seconds if not self._database.is_sqlite else sa.literal(float("inf"))
+        began, seconds = _now(), float("inf") if self._database.is_sqlite else self._seconds
+        until = sa.literal(seconds) if self._database.is_sqlite else self._database.now + seconds
         renewed = sa.update(workers).where(workers.c.id == self.worker).values(lease=until)
         if not (await connection.execute(renewed)).rowcount:
             await connection.execute(sa.insert(workers).values(id=self.worker, lease=until, live={}))
+        self._until = began + seconds
 
 
 def _now() -> float:

@@ -3,7 +3,7 @@
 Two messages of a conversation that reach two processes may be kept the wrong way round, and one that nobody heard is
 found while a later one is answered. Nothing waits for that: the turn begins anew, and answers all of it in its order.
 One that has called a tool, or whose answer is kept, does not: what came too late is answered behind it. Nor does one
-that was taken from a worker which may only have been slow, and may still store what it has run.
+that was taken from a worker which was gone.
 """
 
 from collections.abc import Collection

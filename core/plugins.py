@@ -18,6 +18,7 @@ from core.asks import allow, rule_on
 from core.errors import ToolError
 from core.journal import Call, Entry, Journal
 from core.models.messages import clean_text
+from core.outputs import kept
 from core.secrets import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
@@ -87,8 +88,8 @@ class GuardPlugin(BasePlugin):
             return None
         if isinstance(tool, ToolAdapter):
             rule_on(tool_context, tool.approvers, always=tool.always)
-        told = _told(result)
         call = self._call(tool, tool_args, tool_context)
+        told = _told(result if call is None else await kept(result, tool.name, tool_context))
         if self._journal is not None and call is not None:
             await self._journal.end(call, told, tool_context.actions)
         return None if told == result else told

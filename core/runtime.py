@@ -21,11 +21,14 @@ from google.adk.sessions import InMemorySessionService, Session
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
+from core.artifacts import Artifacts, Made
 from core.asks import Decision, asks_in, behind, telling
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
 from core.events import StreamEvent
 from core.fence import Fence
+from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
+from core.models.provider import MOST_TAKE, Takes
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
 from core.steps import Steps, open_calls
@@ -68,9 +71,18 @@ class AgentRuntime:
         self.app = app
         self.sessions = sessions
         self.max_llm_calls = max_llm_calls
-        self._runner = _Runner(
-            app=app, session_service=sessions, artifact_service=artifacts or InMemoryArtifactService()
-        )
+        self._artifacts = artifacts or InMemoryArtifactService()
+        self._runner = _Runner(app=app, session_service=sessions, artifact_service=self._artifacts)
+
+    def takes(self, model: str | None = None) -> Takes:
+        """The files that the agent can be given, if it asks that model; of models that are not ours, what most take."""
+        agent = self.app.root_agent
+        asked = agent.canonical_model if isinstance(agent, LlmAgent) else None
+        return asked.takes(model) if isinstance(asked, ModelAdapter) else MOST_TAKE
+
+    async def made(self, session_id: str, run_id: str) -> list[Made]:
+        """The files that a run has made, in the order in which it did."""
+        return await self._artifacts.made(session_id, run_id) if isinstance(self._artifacts, Artifacts) else []
 
     async def aclose(self) -> None:
         """Close the agent's toolsets and plugins."""
@@ -82,6 +94,7 @@ class AgentRuntime:
         user_id: str,
         session_id: str,
         text: str,
+        media: Sequence[types.Part] = (),
         speaker: str = "",
         streaming: bool = True,
         model: str | None = None,
@@ -96,6 +109,7 @@ class AgentRuntime:
         (seeds: hallucination retry).
 
         Args:
+            media: files that came with the text, as `core.media.part` makes them.
             model: the full name of the one that was chosen; none for the default. It takes a `ChoicePlugin`.
             run_id: what the run stores is stored under it, and under `correction_of` it. A run that goes on with what
                 an earlier one has stored under the same id does not store `text` again, and its reply begins with
@@ -116,7 +130,8 @@ class AgentRuntime:
             "fence": fence,
         }
         failed: StreamEvent | None = None
-        async with aclosing(self._stream_once(text=text, run_id=run_id, decisions=decisions, **said)) as events:
+        begun = self._stream_once(text=text, media=media, decisions=decisions, run_id=run_id, **said)
+        async with aclosing(begun) as events:
             async for event in events:
                 if event.type == "error" and not event.call_id:
                     failed = event
@@ -160,6 +175,7 @@ class AgentRuntime:
         text: str,
         speaker: str,
         streaming: bool,
+        media: Sequence[types.Part] = (),
         model: str | None = None,
         run_id: str | None = None,
         generation: int | None = None,
@@ -167,7 +183,9 @@ class AgentRuntime:
         decisions: Sequence[Decision] = (),
     ) -> AsyncGenerator[StreamEvent, None]:
         runner = copy(self._runner)
-        message: types.Content = types.UserContent(parts=[types.Part(text=text)])
+        if run_id is not None and isinstance(self._artifacts, Artifacts):
+            runner.artifact_service = self._artifacts.of(run_id, generation)
+        message: types.Content = types.UserContent(parts=[types.Part(text=text), *media])
         steps = Steps()
         try:
             if run_id is not None:

@@ -50,12 +50,9 @@ class Steps:
                 yield from self._write(self._step(event), text)
                 self._open.pop((event.author, event.branch))
         self._asks |= {ask.call: ask for ask in asks_in(event)}
-        for call in event.get_function_calls():
-            if call.name != QUESTION:
-                yield StreamEvent("tool_start", tool=call.name or "", call_id=call.id or "", data=call.args or {})
-        for response in event.get_function_responses():
-            if response.name != QUESTION:
-                yield from _tool_end(response)
+        yield from _tools_in(event)
+        for name, version in event.actions.artifact_delta.items():
+            yield StreamEvent("file", data={"name": name, "version": version})
         if event.usage_metadata is not None:
             self._usage = _add(self._usage, event.usage_metadata)
         self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
@@ -116,6 +113,16 @@ def _visible_text(event: Event) -> str:
     if event.content is None or event.content.role == "user" or event.author == "user":
         return ""
     return "".join(part.text for part in event.content.parts or [] if part.text and not part.thought)
+
+
+def _tools_in(event: Event) -> Iterator[StreamEvent]:
+    """The tools that begin with it, and that end. What asks a person is none."""
+    for call in event.get_function_calls():
+        if call.name != QUESTION:
+            yield StreamEvent("tool_start", tool=call.name or "", call_id=call.id or "", data=call.args or {})
+    for response in event.get_function_responses():
+        if response.name != QUESTION:
+            yield from _tool_end(response)
 
 
 def _tool_end(response: types.FunctionResponse) -> Iterator[StreamEvent]:

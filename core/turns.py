@@ -25,11 +25,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.fence import Fence, writes_own
+from core.fence import OWN, Fence, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
 from core.overtaking import is_overtaken, take_in
-from core.sessions.reopening import reopen, rewind
+from core.sessions.reopening import is_stored, reopen, rewind
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
@@ -54,7 +54,6 @@ WAITED = 0.2
 State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
 Ended = Literal["done", "failed", "cancelled"]
 Kind = Literal["message", "approval"] | Again
-
 
 #: From which state to which a turn may go, and when it does.
 STEPS: Mapping[tuple[State, State], str] = {
@@ -159,6 +158,21 @@ class Turns:
             async with self._database.write() as connection:
                 await self._notices.post(connection, f"{turn_id} {ANEW}")
         return turn_id
+
+    async def hold(self, turn: Turn) -> None:
+        """See that the turn is this worker's still, before more of it is shown: once the lease may have ended.
+
+        Raises:
+            TurnLostError: another worker has taken the turn.
+        """
+        if not self._lease.holds:
+            await self._write(turn, OWN)
+
+    async def is_asked(self, turn: Turn) -> bool:
+        """Whether the run of a turn has stored already what it is asked."""
+        asked = sa.select(is_stored(turn.session_id, turn.generation, turn.origin))
+        async with self._database.read() as connection:
+            return bool((await connection.execute(asked)).scalar())
 
     async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages.

@@ -21,7 +21,7 @@ from core.agent import DEFAULT_NAME, AgentConfig, make_app
 from core.events import StreamEvent
 from core.journal import Journal
 from core.models.adapter import ModelAdapter
-from core.models.provider import Done, ProviderEvent, Request, Text
+from core.models.provider import Done, ProviderEvent, Request, Takes, Text
 from core.plugins import GuardPlugin
 from core.runtime import AgentRuntime
 from core.sessions.service import SessionService
@@ -47,6 +47,9 @@ class ScriptedProvider:
         self.requests: list[Request] = []
         self.asked = asyncio.Event()
         self.closed = asyncio.Event()
+
+    def takes(self, model: str) -> Takes:
+        return Takes({"image/png": 1_000}, total=1_500)
 
     async def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
         self.requests.append(request)

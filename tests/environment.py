@@ -18,6 +18,8 @@ FOREIGN = (
     "REPLY_",
     "FOLLOW",
     "LOG_LEVEL",
+    "PORT",
+    "SECRET_KEY",
 )
 
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from benchmarks.soak.crew import Bot
 from benchmarks.soak.places import Discord, Place, Platform, Slack
-from benchmarks.soak.script import Model, Verdict, answered, could_not_wait, judge
+from benchmarks.soak.script import Model, Verdict, answered, could_not_wait, disordered, judge
 from benchmarks.soak.trouble import Trouble
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -159,13 +159,15 @@ class Soak:
         pairs = [pair for _, verdict in verdicts for pair in verdict.disordered]
         heard_at = {name: at for platform in platforms for name, at in platform.heard_at().items()}
         waited_for = {pair[0] for pair in pairs if not could_not_wait(pair, heard_at, self._model.answered_at)}
+        late = {older for older, _ in pairs} - waited_for
+        wrong = [order for order in self._model.orders if any(older not in late for older, _ in disordered(order))]
         return Outcome(
             self._load,
             seconds,
             verdicts,
             frozenset(lost - accepted),
-            frozenset(older for older, _ in pairs if older not in waited_for),
-            self._model.faults,
+            frozenset(late),
+            [*self._model.faults, *(f"order: {order}" for order in wrong)],
             sum(bot.deaths for bot in bots),
             left,
             trouble.made,

@@ -36,15 +36,20 @@ class Model:
 
     Attributes:
         faults: histories that were not what was said, in words.
+        orders: those in which messages stood in another order than that in which they were said.
         answered_at: when the last answer to a message was whole, on the monotonic clock, in seconds.
     """
 
     faults: list[str] = field(default_factory=list)
+    orders: list[list[str]] = field(default_factory=list)
     answered_at: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, asked: Asked) -> Say:
         if wrong := history_fault(asked.messages):
             self.faults.append(wrong)
+        order = [id_ for role, text in asked.messages if role == "user" for id_ in names(text)]
+        if disordered(order):
+            self.orders.append(order)
         ids = names(asked.text)
         self.answered_at |= dict.fromkeys(ids, monotonic() + (PIECES - 1) * PACE)
         return Say(answer(ids), pieces=PIECES, pace=PACE)
@@ -56,8 +61,8 @@ def names(text: str) -> list[str]:
 
 
 def history_fault(messages: Sequence[tuple[str, str]]) -> str:
-    """What is wrong with a conversation as the model gets it: questions and their answers by turns, each once and in
-    order, and at its end the question that is to be answered.
+    """What is wrong with a conversation as the model gets it: questions and their answers by turns, in whichever order,
+    each once, and at its end the question that is to be answered.
     """
     if [role for role, _ in messages] != ["user", "assistant"] * (len(messages) // 2) + ["user"]:
         return f"roles: {[role for role, _ in messages]}"
@@ -66,8 +71,13 @@ def history_fault(messages: Sequence[tuple[str, str]]) -> str:
     for ids, text in zip(asked, answers, strict=False):
         if text != answer(ids):
             return f"{ids} was answered with {text[:80]!r}"
-    numbers = [_number(id_) for ids in asked for id_ in ids]
-    return "" if numbers == sorted(set(numbers)) else f"order: {numbers}"
+    every = [id_ for ids in asked for id_ in ids]
+    return "" if len(every) == len(set(every)) else f"more than once: {every}"
+
+
+def disordered(ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Each message that stands behind a newer one, and that newer one."""
+    return tuple((older, newer) for i, older in enumerate(ids) for newer in ids[:i] if _number(newer) > _number(older))
 
 
 def squeezed(text: str) -> str:
@@ -110,7 +120,7 @@ def judge(said: Sequence[str], shown: str) -> Verdict:
         len(replies),
         tuple(id_ for id_ in said if id_ not in ids),
         tuple(sorted({id_ for id_ in ids if ids.count(id_) > 1})),
-        tuple((older, newer) for i, older in enumerate(ids) for newer in ids[:i] if _number(newer) > _number(older)),
+        disordered(ids),
         tuple(wrong),
     )
 

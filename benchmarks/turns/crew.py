@@ -10,16 +10,19 @@ from time import time
 from typing import Any
 
 from channels.answer import Answerer
-from channels.channel import File, Heard, Limits, Plan, Priority, Record, Surface
+from channels.channel import Around, File, Heard, Limits, Plan, Priority, Record, Surface
+from channels.context import Context
+from channels.downloads import Check, Fetched, UnreadableFileError
 from core import garbage
 from core.agent import AgentConfig, make_app
 from core.approvals import Approvals
+from core.background import Background
 from core.conversations import Conversations
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
-from core.models.provider import Done, ProviderEvent, Request, Text
+from core.models.provider import NOTHING, Done, ProviderEvent, Request, Takes, Text
 from core.runtime import AgentRuntime, warm_up
 from core.sessions.service import SessionService
 from core.shares import Uses
@@ -40,6 +43,10 @@ class Model:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return NOTHING
 
     async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
         if self._seconds:
@@ -93,6 +100,12 @@ class Place:
 
     async def read(self, inbound: Inbound) -> Heard:
         return Heard(inbound.text, inbound.author)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        raise UnreadableFileError("there are none")
+
+    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        return Around()
 
 
 class _Board:
@@ -169,7 +182,8 @@ async def at_work(
         lease = Lease(database)
         await lease.take()
         stack.push_async_callback(lease.give_up)
-        sessions = SessionService(database, TokenCounter(Path(".parley/tiktoken")), agent="parley")
+        counter = TokenCounter(Path(".parley/tiktoken"))
+        sessions = SessionService(database, counter, agent="parley")
         app = make_app(AgentConfig(name="parley"), model=ModelAdapter(model="quiet", provider=Model(seconds)))
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
@@ -194,7 +208,10 @@ async def at_work(
         worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect)
         conversations = Conversations(database, turns, worker, app=app.name, models=["quiet"], budget=0)
         approvals = Approvals(database, turns, worker)
-        answerer = Answerer(runtime, turns, {place.name: place}, conversations, approvals, time_limit=600)
+        context = Context(database, counter.count)
+        answerer = Answerer(
+            runtime, turns, {place.name: place}, conversations, context, approvals=approvals, time_limit=600
+        )
         garbage.settle()
         tasks = [asyncio.create_task(lease.keep(), name="lease"), asyncio.create_task(worker.run(), name="worker")]
         try:

@@ -4,7 +4,6 @@ Discord: docs.discord.com/developers/interactions/receiving-and-responding. An i
 seconds; then its token is good for a quarter of an hour. What is answered is outside of the bot's other limits.
 """
 
-import io
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from channels.budget import Budget, Window
 from channels.channel import Button, File, Priority
 from channels.discord.api import NO_MENTIONS, DiscordApi, Said
 from channels.discord.buttons import view_of
+from channels.discord.uploads import sent
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Answers:
         """Answer what was acknowledged; returns the id of the message."""
 
         async def send() -> int:
-            files = [discord.File(io.BytesIO(file.data), file.name)] if file else []
+            files = sent([file] if file else [])
             message = await interaction.edit_original_response(
                 content=text, attachments=files, allowed_mentions=NO_MENTIONS
             )
@@ -127,12 +127,11 @@ class Token:
             "answer", send, self.edits, priority=priority, is_admitted=is_admitted, is_counted=False
         )
 
-    async def attach(self, message: str, file: File | None) -> None:
-        """Let a message have this file, or none, and no other."""
+    async def attach(self, message: str, files: Sequence[File]) -> None:
+        """Let a message have these files, and no others."""
 
         async def send() -> Said:
-            files = [discord.File(io.BytesIO(file.data), file.name)] if file else []
-            return await self._send("PATCH", message, None, attachments=files)
+            return await self._send("PATCH", message, None, attachments=sent(files))
 
         await self._api.call("attach", send, self.edits, priority=Priority.FINAL, is_counted=False)
 

@@ -1,7 +1,6 @@
 """Discord's REST API: the calls that a reply needs, and what their refusals mean."""
 
 import hashlib
-import io
 import logging
 import re
 from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -17,6 +16,7 @@ from channels.channel import Button, File, Priority
 from channels.discord.buttons import has_button, view_of
 from channels.discord.headers import Told, tracing
 from channels.discord.taking import Taking
+from channels.discord.uploads import sent
 from channels.pacer import Pacer
 
 log = logging.getLogger(__name__)
@@ -211,12 +211,11 @@ class DiscordApi:
         edited = await self.call("edit", send, self.edits(channel), priority=priority, is_admitted=is_admitted)
         return bool(edited)
 
-    async def attach(self, channel: int, message: int, file: File | None) -> None:
-        """Let a message have this file, or none, and no other."""
+    async def attach(self, channel: int, message: int, files: Sequence[File]) -> None:
+        """Let a message have these files, and no others."""
 
         async def send() -> None:
-            files = [discord.File(io.BytesIO(file.data), file.name)] if file else []
-            await self._message(channel, message).edit(attachments=files, allowed_mentions=NO_MENTIONS)
+            await self._message(channel, message).edit(attachments=sent(files), allowed_mentions=NO_MENTIONS)
 
         await self.call("attach", send, self.edits(channel), priority=Priority.FINAL)
 

@@ -1,19 +1,27 @@
 """Shows a reply to one person alone, where the bot has nothing but the token of an interaction."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from channels import words
 from channels.budget import Budget
 from channels.calls import PassingError, RefusedError
-from channels.channel import Button, File, Priority
+from channels.channel import LAST_WORDS, Button, File, Plan, Priority, Record
 from channels.discord.answers import ORIGINAL, Token
 from channels.discord.api import GONE
 from channels.discord.surface import DELETED, LIMITS
-from channels.messages import Edited, MessageSurface, Posted
+from channels.discord.uploads import check
+from channels.messages import Edited, MessageSurface, Posted, RecordFile
 from channels.receipts import Receipts
+from channels.reply import FILE_NAME
 
 #: The buttons that need no more of the place than what stands there; the others would show something anew later.
 _KEPT = ("stop", "good", "bad", "approve", "always", "deny")
+
+
+#: Discord: the answer to an interaction, and 5 more.
+MOST_MESSAGES = 6
 
 
 class Aside(MessageSurface):
@@ -28,6 +36,7 @@ class Aside(MessageSurface):
         super().__init__(receipts, address)
         self._token = token
         self._is_first = "apart" not in address
+        self._say = words.of(address.get("locale", ""))
 
     @property
     def _posts(self) -> Budget:
@@ -40,6 +49,22 @@ class Aside(MessageSurface):
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         """Discord tells of no message but the first: what was recorded is all that is known."""
         return list(recorded)
+
+    async def show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
+        """As of any reply; of one of more messages than there may be, the last of them has the whole as a file."""
+        if len(plan.chunks) > MOST_MESSAGES:
+            plan = self._beginning(plan)
+        return await super().show(plan, known, record)
+
+    def _beginning(self, plan: Plan) -> Plan:
+        chunks = [*plan.chunks[:MOST_MESSAGES]]
+        if plan.priority not in LAST_WORDS:
+            return replace(plan, chunks=chunks, grows=False)
+        chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{self._say(words.IN_FILE)}")
+        whole = "\n\n".join(chunk.text for chunk in plan.chunks)
+        names = {file.name for file in plan.files}
+        whole_file = [] if FILE_NAME in names else [File(FILE_NAME, whole.encode())]
+        return replace(plan, chunks=chunks, files=[*whole_file, *plan.files])
 
     def waits(self) -> None: ...
 
@@ -77,15 +102,17 @@ class Aside(MessageSurface):
             if refusal.code not in DELETED:
                 raise
 
-    async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
-        if known is not None and known != last:
-            await self._detach(known)
-        await record(last)
-        await self._token.attach(last, file)
+    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
+        check(files)
+        for id_ in set(known.values()) - {last}:
+            await self._detach(id_)
+        for file in files:
+            await record(file.name, last)
+        await self._token.attach(last, files)
 
     async def _detach(self, file_id: str) -> None:
         try:
-            await self._token.attach(file_id, None)
+            await self._token.attach(file_id, ())
         except RefusedError as refusal:
             if refusal.code not in DELETED:
                 raise

@@ -1,4 +1,4 @@
-"""Buttons as discord.py has them."""
+"""Buttons as Discord has them: with a picture, and a label that is read out."""
 
 from collections.abc import Sequence
 

@@ -6,12 +6,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from channels.channel import Heard, Surface
+from channels.channel import Around, Heard, Surface
 from channels.desk import Desk
 from channels.discord.answers import Answers, Token
 from channels.discord.api import DiscordApi
+from channels.discord.around import Surroundings
 from channels.discord.aside import Aside
 from channels.discord.commands import commands_of
+from channels.discord.downloads import Downloads
 from channels.discord.ear import Ear
 from channels.discord.gateway import PULSE, Connection, Gateway
 from channels.discord.hearing import ASIDE, NAME
@@ -21,10 +23,12 @@ from channels.discord.login import DiscordSettings, hears_all, intents, log_in, 
 from channels.discord.reactions import receipts
 from channels.discord.surface import DiscordSurface
 from channels.discord.work import Work
+from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Intake
+from core.background import Background
 from core.errors import ParleyError, SettingsError, StoreError
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.leadership import Leadership
 from core.places import Places
 from core.secrets import traced
@@ -56,6 +60,8 @@ class DiscordChannel:
         self._settings = settings
         self._client = make_client(settings)
         self._api = DiscordApi(self._client, silent=settings.silent)
+        self._downloads = Downloads(self._api, settings.api_url)
+        self._surroundings = Surroundings(self._api)
         self._receipts = receipts(self._api)
         self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
         self._work = Work()
@@ -167,9 +173,14 @@ class DiscordChannel:
         return str(inbound.address.get("locale", ""))
 
     async def read(self, inbound: Inbound) -> Heard:
-        """The message in words; in a server, where several may speak, the speaker's name comes first."""
         is_alone = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{ASIDE}:"))
         return Heard.of(inbound.text, str(inbound.address["speaker"]), inbound.attachments, alone=is_alone)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        return await self._downloads.fetch(file, check)
+
+    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        return await self._surroundings.look(messages, behind)
 
     async def _connection(
         self, on_connected: Callable[[], None], on_sign: Callable[[], None]

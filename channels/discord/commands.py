@@ -5,12 +5,22 @@ from typing import Any, Protocol
 
 import discord
 from discord import app_commands
+from discord.http import Route
 
 from channels import words
 from channels.commands import COMMANDS, Name
 
 #: What a command is, in Discord's own form; the rest is what Discord adds.
-_FIELDS = ("name", "type", "description", "options", "contexts", "integration_types")
+_FIELDS = (
+    "name",
+    "name_localizations",
+    "type",
+    "description",
+    "description_localizations",
+    "options",
+    "contexts",
+    "integration_types",
+)
 
 #: Discord: in the description of a command, or in the choices of an option.
 _MOST_DESCRIBED, MOST_CHOICES = 100, 25
@@ -75,11 +85,28 @@ def _ask_about(takes: Givers) -> Command:
     async def give(interaction: discord.Interaction, message: discord.Message) -> None:
         await takes.ask_about(interaction, message)
 
-    return app_commands.ContextMenu(name=words.ASK_ABOUT, callback=give)
+    return app_commands.ContextMenu(name=_described(words.ASK_ABOUT), callback=give)
 
 
-def _described(sentence: str) -> str:
+def _described(sentence: str) -> app_commands.locale_str:
+    return app_commands.locale_str(_shown(sentence), sentence=sentence)
+
+
+def _shown(sentence: str) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}"[:_MOST_DESCRIBED]
+
+
+class Translator(app_commands.Translator):
+    """What commands do, in the languages that the bot speaks; what they are called is of no language."""
+
+    async def translate(
+        self, string: app_commands.locale_str, locale: discord.Locale, context: app_commands.TranslationContextTypes
+    ) -> str | None:
+        del context
+        sentence, language = string.extras.get("sentence"), words.spoken(locale.value)
+        if sentence is None or language in ("", words.ENGLISH.language):
+            return None
+        return _shown(words.of(language)(sentence))
 
 
 async def sync(tree: app_commands.CommandTree[Any]) -> bool:
@@ -88,20 +115,29 @@ async def sync(tree: app_commands.CommandTree[Any]) -> bool:
     Returns:
         Whether anything was changed.
     """
-    client = tree.client
+    client, translator = tree.client, tree.translator
     assert client.application_id is not None, "the client is logged in"
-    wanted = [_essence(command.to_dict(tree)) for command in tree.get_commands()]
+    assert translator is not None, "the tree has been given one"
+    wanted = [_essence(await command.get_translated_payload(tree, translator)) for command in tree.get_commands()]
     # As they come: discord.py's own reading of them loses where they may be used.
-    there = [_essence(command) for command in await client.http.get_global_commands(client.application_id)]
-    if _sorted(wanted) == _sorted(there):
+    route = Route("GET", "/applications/{application_id}/commands", application_id=client.application_id)
+    registered = await client.http.request(route, params={"with_localizations": "true"})
+    if _sorted(wanted) == _sorted([_essence(command) for command in registered]):
         return False
     await tree.sync()
     return True
 
 
 def _essence(command: Mapping[str, Any]) -> dict[str, Any]:
-    """What is compared. What is empty, Discord may leave out."""
-    return {field: command[field] for field in _FIELDS if command.get(field)}
+    """What is compared."""
+    return {field: _filled(command[field]) for field in _FIELDS if command.get(field)}
+
+
+def _filled(value: Any) -> Any:
+    """What is empty, Discord may leave out."""
+    if isinstance(value, dict):
+        return {name: _filled(inner) for name, inner in value.items() if inner}
+    return [_filled(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _sorted(commands: list[dict[str, Any]]) -> list[dict[str, Any]]:

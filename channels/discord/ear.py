@@ -131,6 +131,8 @@ class Ear:
         Raises:
             StoreError: it could not be kept.
         """
+        if call.is_free and await self._conversations.is_muted(call.inbound.session_id):
+            return
         if self._settings.auto_thread and call.is_called and call.command is None:
             call = await self._in_thread(call)
         await self._intake.take(call)

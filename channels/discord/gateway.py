@@ -13,7 +13,7 @@ import yarl
 from discord import app_commands
 from discord.gateway import DiscordWebSocket
 
-from channels.discord.commands import Command, sync
+from channels.discord.commands import Command, Translator, sync
 from channels.discord.ear import Ear
 from channels.discord.login import LONG_WAIT
 from core.secrets import traced
@@ -88,6 +88,7 @@ class Connection(discord.Client):
         """Discord.py calls it once, before it connects."""
         try:
             async with asyncio.timeout(SYNC_TIMEOUT):
+                await self._tree.set_translator(Translator())
                 if await sync(self._tree):
                     log.info("the commands are registered anew")
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:

@@ -1,12 +1,15 @@
 """What of all that Discord tells is meant for the bot."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import discord
 
 from channels.discord.api import SPOKEN
 from channels.discord.login import DiscordSettings, Sessions
-from channels.discord.text import to_words, without_mention
+from channels.discord.said import names_in, passed_on, said, says_nothing
+from channels.discord.text import without_mention
 from channels.intake import Call
 from core.inbound import Attachment, Inbound, storable
 
@@ -33,10 +36,11 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
     """The call in a message that a person wrote, if it is one."""
     guild, channel = guild_of(message), message.channel
     is_named = bot in message.mentions or _self_role(message) in message.role_mentions
-    is_called = guild is None or is_named or _is_reply_to(message, bot) or _is_free(message, settings.free_channels)
-    if not is_called and not isinstance(channel, discord.Thread):
+    is_called = guild is None or is_named or _is_reply_to(message, bot)
+    is_free = not is_called and _is_free(message, settings.free_channels)
+    if not (is_called or is_free) and not isinstance(channel, discord.Thread):
         return None
-    if not (guild is None or is_named or message.content or message.attachments):  # withheld for want of the intent
+    if not (guild is None or is_named) and says_nothing(message):  # withheld for want of the intent
         return None
     inbound = Inbound(
         event_key=event_key(channel.id, message.id),
@@ -49,20 +53,30 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
             "speaker": message.author.display_name,
             "author": str(message.author.id),
             "locale": _locale(message.guild),
+            **({"guild": str(guild)} if guild else {}),
         },
         author=str(message.author.id),
         text=text_of(message, bot),
         sent_at=sent_at(message.id),
         attachments=attachments_of(message),
+        brings=tuple(_brings(message)),
     )
-    return Call(inbound, is_called)
+    return Call(inbound, is_called or is_free, is_free=is_free)
 
 
 def text_of(message: discord.Message, bot: discord.abc.User) -> str:
     """What was said, names in place of ids, without the mention of the bot."""
     role = _self_role(message)
     own = [bot.id] if role is None else [bot.id, role.id]
-    return storable(_words(message, without_mention(message.content, *own)))
+    return storable(said(message, names_in(message), without_mention(message.content, *own)))
+
+
+def _brings(message: discord.Message) -> Iterator[dict[str, Any]]:
+    """Where the message is that it replies to, and what it passes on."""
+    to = message.reference
+    if to is not None and to.message_id is not None and message.type is discord.MessageType.reply:
+        yield {"channel": str(to.channel_id), "message": str(to.message_id)}
+    yield from passed_on(message)
 
 
 def _self_role(message: discord.Message) -> discord.Role | None:
@@ -91,7 +105,7 @@ def event_key(channel: int, message: int) -> str:
 
 
 def attachments_of(message: discord.Message) -> tuple[Attachment, ...]:
-    return tuple(map(_attachment, message.attachments))
+    return tuple(_attachment(file, message) for file in message.attachments)
 
 
 def _locale(guild: discord.Guild | None) -> str:
@@ -162,17 +176,10 @@ def snowflake(at: float) -> int:
     return int((at - _EPOCH) * _SECOND)
 
 
-def _attachment(file: discord.Attachment) -> Attachment:
+def _attachment(file: discord.Attachment, message: discord.Message) -> Attachment:
     return Attachment(
         name=storable(file.filename),
         mime_type=file.content_type,
         size=file.size,
-        source={"url": file.url, "id": str(file.id)},
+        source={"url": file.url, "id": str(file.id), "channel": message.channel.id, "message": message.id},
     )
-
-
-def _words(message: discord.Message, text: str) -> str:
-    names = {("@", user.id): user.display_name for user in message.mentions}
-    names |= {("@&", role.id): role.name for role in message.role_mentions}
-    names |= {("#", channel.id): channel.name for channel in message.channel_mentions}
-    return to_words(text, names)

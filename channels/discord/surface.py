@@ -13,7 +13,8 @@ from channels.calls import PassingError, RefusedError
 from channels.channel import LAST_WORDS, STATUS_RESERVE, Button, File, Limits, Plan, Priority, Record
 from channels.discord.api import ARCHIVED, GONE, NO_REPLIES, THREAD_LOCKED, DiscordApi, Said
 from channels.discord.markdown import DiscordMarkdown, size
-from channels.messages import Edited, MessageSurface, Posted
+from channels.discord.uploads import FILE_SIZE, check
+from channels.messages import Edited, MessageSurface, Posted, RecordFile
 from channels.receipts import Receipts
 from core.errors import SurfaceError
 
@@ -37,8 +38,8 @@ class DiscordSurface(MessageSurface):
     Args:
         address: `channel` and `message` that is answered, and its `author`, who else is told nothing; and its `root`,
             the channel in which it stands, if a thread was begun from it for the answer. What was asked by a command is
-            `shown` by a message of the bot's. A message that stands `apart` replies to nothing, and is known by the end
-            of the ids of its buttons.
+            `shown` by a message of the bot's. `guild` is the server, if it is in one. A message that stands `apart`
+            replies to nothing, and is known by the end of the ids of its buttons.
         ping_after: after how many seconds the author is told that the answer is there; 0 for never.
     """
 
@@ -52,6 +53,7 @@ class DiscordSurface(MessageSurface):
         self._channel = int(address["channel"])
         self._question = int(address["message"])
         self._author = int(address.get("author", 0))
+        self._guild = int(address.get("guild", 0))
         self._say = words.of(address.get("locale", ""))
         self._opens = "root" in address
         self._is_theirs = not (self._opens or "shown" in address)
@@ -141,16 +143,29 @@ class DiscordSurface(MessageSurface):
     async def _edit(self, message_id: str, text: str, controls: Sequence[Button], priority: Priority) -> Edited:
         return await self._opened(lambda: self._try_edit(int(message_id), text, controls, priority))
 
-    async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
-        """Let the last message have the file. That can be done any number of times, for it then has it once."""
-        if known is not None and known != last:
-            await self._detach(known)
-        await record(last)
-        await self._opened(lambda: self._api.attach(self._channel, int(last), file))
+    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
+        """Let the last message have the files. That can be done any number of times, for it then has them once."""
+        most = await self._file_limit(max(len(file.data) for file in files))
+        check(files, most)
+        for id_ in set(known.values()) - {last}:
+            await self._detach(id_)
+        for file in files:
+            await record(file.name, last)
+        await self._opened(lambda: self._api.attach(self._channel, int(last), files))
+
+    async def _file_limit(self, size: int) -> int:
+        """Of how many bytes a file may be: the server is asked only for what is too large for the others."""
+        if size <= FILE_SIZE or not self._guild:
+            return FILE_SIZE
+        try:
+            return (await self._api.guild(self._guild)).filesize_limit
+        except SurfaceError as error:
+            log.warning("how large a file may be cannot be seen: %s", error)
+            return FILE_SIZE
 
     async def _detach(self, file_id: str) -> None:
         try:
-            await self._opened(lambda: self._api.attach(self._channel, int(file_id), None))
+            await self._opened(lambda: self._api.attach(self._channel, int(file_id), ()))
         except RefusedError as refusal:
             if refusal.code not in DELETED:
                 raise

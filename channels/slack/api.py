@@ -1,6 +1,7 @@
 """Slack's Web API: its calls, and what its refusals mean."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from copy import copy
 from typing import Any
 
 import aiohttp
@@ -9,13 +10,18 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
-from channels.channel import Priority
+from channels.channel import File, Priority
 from channels.pacer import Pacer
+from channels.slack.workspaces import Workspaces
+from core.errors import SurfaceError
 
 Answer = Mapping[str, Any]
 
 #: Seconds that sending a file may take.
 UPLOAD_TIMEOUT = 60.0
+
+#: Slack: the most characters that say what a picture shows.
+_ALT_SIZE = 1_000
 
 #: What a post to a `response_url` is called in the log, and how many it takes, in half an hour.
 RESPONSE_URL = "response_url"
@@ -33,15 +39,60 @@ _PASSING = {
 
 
 class SlackApi:
-    """Makes calls for all surfaces of a workspace, which share its limits."""
+    """Makes calls for all surfaces, which share the limits of their workspace.
 
-    def __init__(self, client: AsyncWebClient, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
+    Args:
+        client: with the token of the one workspace, or with none.
+        workspaces: where there may be several, what each is called with: see `at`.
+    """
+
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        *,
+        workspaces: Workspaces | None = None,
+        pauses: tuple[float, ...] = PAUSES,
+        speed: float = 1.0,
+    ) -> None:
         self._client = client
+        self._workspaces = workspaces
+        self._team = ""
         self._caller = Caller(pauses=pauses, speed=speed)
+
+    def at(self, team: str) -> "SlackApi":
+        """The one that makes calls in this workspace."""
+        if self._workspaces is None or team == self._team:
+            return self
+        there = copy(self)
+        there._team = team
+        return there
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there may be several workspaces: what is refused in one says nothing of the others."""
+        return self._workspaces is not None
+
+    async def token(self) -> str:
+        """What the app shows to Slack in this workspace.
+
+        Raises:
+            SurfaceError: it is not installed there, or nobody can tell.
+        """
+        if self._workspaces is None:
+            return self._client.token or ""
+        try:
+            return await self._workspaces.token(self._team, "token")
+        except PassingError as error:
+            raise SurfaceError(f"the workspace {self._team} cannot be looked up: {error}") from error
 
     @property
     def pacer(self) -> Pacer:
         return self._caller.pacer
+
+    @property
+    def address(self) -> str:
+        """Where Slack is."""
+        return self._client.base_url
 
     def budget(self, key: Hashable, window: Window) -> Budget:
         return self._caller.budget(key, window)
@@ -77,15 +128,19 @@ class SlackApi:
             method, send, budget, within=within, priority=priority, is_admitted=is_admitted, found=found
         )
 
-    async def send_file(self, name: str, data: bytes, budget: Budget) -> str:
+    async def send_file(self, file: File, budget: Budget) -> str:
         """Send a file; its id. What was sent and is not shown to anybody is as good as never sent, so that a failure
         in passing is met by beginning anew.
         """
 
         async def send() -> str:
-            form = {"filename": name, "length": len(data)}
+            form = {
+                "filename": file.name,
+                "length": len(file.data),
+                **({"alt_txt": file.alt[:_ALT_SIZE]} if file.alt else {}),
+            }
             place = await self._send("files.getUploadURLExternal", {"data": form})
-            await self._post(str(place["upload_url"]), data=data)
+            await self._post(str(place["upload_url"]), data=file.data)
             return str(place["file_id"])
 
         sent = await self._caller.call("upload", send, budget, priority=Priority.FINAL)
@@ -130,8 +185,9 @@ class SlackApi:
         return await self._caller.once(method, send, budget)
 
     async def _send(self, method: str, sent: Mapping[str, Any]) -> Answer:
+        headers = await self._headers(method)
         try:
-            answer = await self._client.api_call(method, **sent)
+            answer = await self._client.api_call(method, headers=headers, **sent)
         except SlackApiError as error:
             status, code, retry_after = refusal(error)
             if not is_passing(status, code):
@@ -140,6 +196,12 @@ class SlackApi:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise PassingError(type(error).__name__) from error
         return dict(answer.data) if isinstance(answer.data, dict) else {}
+
+    async def _headers(self, method: str) -> dict[str, str]:
+        """What a call of this workspace is made with, if the client does not know that by itself."""
+        if self._workspaces is None:
+            return {}
+        return {"Authorization": f"Bearer {await self._workspaces.token(self._team, method)}"}
 
 
 def is_passing(status: int, code: str) -> bool:

@@ -1,4 +1,4 @@
-"""Slack, through slack-bolt in Socket Mode."""
+"""Slack, through slack-bolt: in Socket Mode or by HTTP, in one workspace or in several."""
 
 import asyncio
 import logging
@@ -6,36 +6,49 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from aiohttp import web
 from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
 from channels import words
-from channels.channel import Heard
+from channels.channel import Around, Heard
 from channels.desk import Desk
+from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from channels.slack import events
+from channels.slack.admission import Admission
 from channels.slack.api import SlackApi
+from channels.slack.around import Surroundings
 from channels.slack.blocks import pressed
 from channels.slack.commands import COMMANDS, PICK, SlashCommands, asking
+from channels.slack.downloads import Downloads
 from channels.slack.hearing import NAME, Change, changed, hear, session_id, team_of
 from channels.slack.history import History
+from channels.slack.http import Requests
 from channels.slack.login import SlackSettings, client, verify
+from channels.slack.names import Names
+from channels.slack.oauth import Installing
 from channels.slack.people import People
 from channels.slack.private import Private, Visitor
 from channels.slack.prompts import suggest
+from channels.slack.proof import PROOF_INTERVAL, Proof
 from channels.slack.reactions import receipts
 from channels.slack.sessions import Sessions
 from channels.slack.shortcuts import ASKED, Shortcuts
-from channels.slack.socket import PING_INTERVAL, PROOF_INTERVAL, Socket
+from channels.slack.socket import PING_INTERVAL, Sockets
 from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
-from channels.slack.text import to_words, users_named
+from channels.slack.text import to_words
+from channels.slack.workspaces import Workspaces
+from core.background import Background
 from core.errors import SettingsError
-from core.inbound import Inbound
+from core.inbound import Attachment, Inbound
 from core.places import Places
 from core.secrets import traced
 from core.shares import Uses
+from core.vault import Vault
 
 log = logging.getLogger(__name__)
 
@@ -47,17 +60,31 @@ SETTLE_TIMEOUT = 2.0
 
 
 class SlackChannel:
-    """The Slack adapter. To be made inside a running event loop."""
+    """The Slack adapter. To be made inside a running event loop.
+
+    Args:
+        vault: keeps the tokens, where there may be several workspaces.
+
+    Attributes:
+        routes: what of the process's HTTP server is Slack's.
+    """
 
     name = NAME
     pulse = max(PING_INTERVAL, PROOF_INTERVAL)
 
-    def __init__(self, settings: SlackSettings, desk: Desk, places: Places, bounds: Bounds) -> None:
+    def __init__(
+        self, settings: SlackSettings, desk: Desk, places: Places, bounds: Bounds, vault: Vault | None = None
+    ) -> None:
         self._desk = desk
-        self._app_token = settings.app_token
+        self._app_token = settings.app_token if settings.mode == "socket" else ""
         self._client = client(settings)
-        self._api = SlackApi(self._client)
+        self._workspaces = Workspaces(vault) if vault is not None else None
+        self._admission = Admission(self._workspaces, external=settings.external)
+        self._api = SlackApi(self._client, workspaces=self._workspaces)
         self._people = People(self._api)
+        self._downloads = Downloads(self._api)
+        self._names = Names(self._api, self._people)
+        self._surroundings = Surroundings(self._api, self._names)
         self._receipts = receipts(self._api)
         self._settings = settings
         self._sessions = Sessions(self._api)
@@ -66,26 +93,44 @@ class SlackChannel:
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
+            authorize=None if settings.bot_token else _nobody,
+            request_verification_enabled=False,  # it is done before anything is read
             before_authorize=self._dispatch,
             attaching_conversation_kwargs_enabled=False,
         )
-        self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
+        self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots, external=settings.external)
         look = History(self._api, self._hear).look
         self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=False)
-        self._private = Private(self._api)
+        self._private = Private(self._api, self.surface)
         commands, take = self._intake.commands, self._gaps.hear
         self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
         self._shortcuts = Shortcuts(
             self._surface_of, self._people, self._private, commands, take, direct=settings.direct
         )
-        self._socket = Socket(self._app, settings.app_token, on_back=self._gaps.open)
+        self.routes = list[web.AbstractRouteDef]()
+        if vault is not None and self._workspaces is not None:
+            keys = {"client_id": settings.client_id, "client_secret": settings.client_secret}
+            self.routes += Installing(self._client, self._workspaces, vault, **keys).routes
+        self._line = self._line_of(settings)
+
+    def _line_of(self, settings: SlackSettings) -> Sockets | Requests:
+        """How Slack reaches the app."""
+        proof = Proof(self._client) if settings.bot_token else None
+        if settings.mode == "socket":
+            count, on_back = settings.sockets, self._gaps.open
+            return Sockets(self._app, settings.app_token, count=count, proof=proof, on_back=on_back)
+        requests = Requests(self._app, settings.signing_secret, proof)
+        self.routes += requests.routes
+        return requests
 
     async def start(self) -> None:
         await verify(self._client, self._app_token)
+        if self._workspaces is not None:
+            await self._workspaces.verify()
         try:
-            await asyncio.wait_for(self._socket.open(), CONNECT_TIMEOUT)
+            await asyncio.wait_for(self._line.open(), CONNECT_TIMEOUT)
         except TimeoutError as error:
-            await self._socket.close()
+            await self._line.close()
             raise SettingsError(
                 f"SLACK_API_URL: no socket could be opened within {CONNECT_TIMEOUT:g} s; "
                 "can this machine reach wss:// addresses?"
@@ -93,7 +138,7 @@ class SlackChannel:
         await self._gaps.start()
 
     async def stop(self) -> None:
-        await self._socket.close()
+        await self._line.close()
         await self._intake.settle(SETTLE_TIMEOUT)
         await self._gaps.stop()
 
@@ -108,10 +153,10 @@ class SlackChannel:
         self._api.pacer.share(others)
 
     def heard_at(self) -> float:
-        return self._socket.heard_at
+        return self._line.heard_at
 
     async def reconnect(self) -> None:
-        await self._socket.reopen()
+        await self._line.reopen()
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> SlackSurface:
         if self._streams is None:
@@ -131,11 +176,19 @@ class SlackChannel:
 
     async def read(self, inbound: Inbound) -> Heard:
         """The message in words; in a channel, where several may speak, the speaker's name comes first."""
-        users = {*([] if inbound.is_bot else [inbound.author]), *users_named(inbound.text)}
-        names = await self._people.names(str(inbound.address["team"]), users)
+        team = str(inbound.address["team"])
+        await self._api.at(team).token()  # where the app was uninstalled, no model is asked
+        users = [] if inbound.is_bot else [inbound.author]
+        names = await self._names.of(team, [inbound.text], users)
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         return Heard.of(to_words(inbound.text, names), names[inbound.author], inbound.attachments, alone=is_direct)
+
+    async def fetch(self, inbound: Inbound, file: Attachment, check: Check) -> Fetched:
+        return await self._downloads.fetch(str(inbound.address["team"]), file, check)
+
+    async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        return await self._surroundings.look(messages, behind)
 
     async def _dispatch(
         self,
@@ -144,32 +197,37 @@ class SlackChannel:
     ) -> BoltResponse:
         """Hear every event before Bolt acknowledges it, so that what is acknowledged is kept.
 
-        What fails here is not acknowledged, and Slack delivers it again. Bolt, which would come afterwards, is not
-        asked: it would acknowledge an event for which its own `auth.test` fails.
+        What fails here is not acknowledged, and Slack delivers it again. Bolt, which would come afterwards, is
+        asked about its own address alone: it would acknowledge an event for which its own `auth.test` fails.
         """
-        del next
+        if body.get("type") == "url_verification":
+            return await next()
         if (deed := self._deed(body)) is not None:  # Slack: it waits for 3 seconds, and does not deliver it again
-            self._intake.run(deed, name=str(body.get("type") or body.get("command")))
+            self._intake.run(self._if_admitted(body, deed), name=str(body.get("type") or body.get("command")))
             return BoltResponse(status=200)
         try:
-            if body.get("type") == "event_callback":
+            if body.get("type") == "event_callback" and await self._admission.of_event(body):
                 await self._take_event(body)
         except Exception as error:
             log.error("an event could not be taken: %s", traced(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
 
-    def _deed(self, body: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
+    async def _if_admitted(self, body: Mapping[str, Any], deed: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if await self._admission.of_deed(body):
+            await deed()
+
+    def _deed(self, body: Mapping[str, Any]) -> Callable[[], Coroutine[Any, Any, None]] | None:
         """What is to be done for what somebody has done; none if it is an event."""
         if body.get("command") in COMMANDS:
-            return self._commands.take(body)
+            return partial(self._commands.take, body)
         match body.get("type"):
             case "block_actions":
-                return self._take_presses(body)
+                return partial(self._take_presses, body)
             case "message_action":
-                return self._shortcuts.use(body)
+                return partial(self._shortcuts.use, body)
             case "view_submission" if body["view"].get("callback_id") == ASKED:
-                return self._shortcuts.submitted(body)
+                return partial(self._shortcuts.submitted, body)
         return None
 
     async def _take_presses(self, body: Mapping[str, Any]) -> None:
@@ -201,6 +259,15 @@ class SlackChannel:
                 self._intake.run(prompts, name="prompts")
             case events.STOPPED:
                 await self._stop(body)
+            case events.UNINSTALLED:
+                await self._leave(body)
+            case events.REVOKED if (event.get("tokens") or {}).get("bot"):
+                await self._leave(body)
+
+    async def _leave(self, body: Mapping[str, Any]) -> None:
+        """Serve a workspace no more. Where it is the one that there is, its token will show that it is good no more."""
+        if self._workspaces is not None:
+            await self._workspaces.remove(team_of(body), float(body.get("event_time") or 0))
 
     async def _take_change(self, change: Change) -> None:
         if change.text is None:
@@ -237,3 +304,8 @@ class SlackChannel:
 
     def _surface_of(self, inbound: Inbound) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)
+
+
+async def _nobody(*_: object, **__: object) -> AuthorizeResult:
+    """Bolt's own look for a token, which it does not come to: see `_dispatch`."""
+    return AuthorizeResult(enterprise_id=None, team_id=None)

@@ -14,7 +14,7 @@ from channels.channel import Button
 from channels.commands import Asker, Commands, Name
 from channels.slack.hearing import NAME, root_of
 from channels.slack.people import People
-from channels.slack.private import Private, Visitor
+from channels.slack.private import Handed, Private, Visitor
 from channels.slack.text import titled
 from core.conversations import Conversations, Recent
 from core.errors import StoreError
@@ -111,10 +111,10 @@ class SlashCommands:
         said = await self._commands.run(name, argument, asker)
         text = said.text
         if said.file is not None:
-            is_here = await self._private.hand(visitor, said.text, said.file, thread_ts=root)
-            if is_here and not replaces:
+            handed = await self._private.hand(visitor, said.text, said.file, thread_ts=root)
+            if handed is Handed.AS_TEXT and not replaces:
                 return
-            text = said.text if is_here else say(words.SENT_DIRECTLY)
+            text = say(words.SENT_DIRECTLY) if handed is Handed.DIRECTLY else text
         await self._private.answer(visitor, text, replaces=replaces)
 
 

@@ -6,6 +6,9 @@ STOPPED = "agent_session_stopped"
 #: Somebody opens the messages with the bot.
 OPENED = "app_home_opened"
 
+#: The app was taken out of a workspace; and tokens are good no more, for that or for another reason.
+UNINSTALLED, REVOKED = "app_uninstalled", "tokens_revoked"
+
 EVENTS = frozenset(
     {
         "app_mention",
@@ -15,5 +18,7 @@ EVENTS = frozenset(
         "message.mpim",
         OPENED,
         STOPPED,
+        UNINSTALLED,
+        REVOKED,
     }
 )

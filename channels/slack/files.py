@@ -29,7 +29,7 @@ class Files:
             Its id.
         """
         budget = self._api.budget(("files.getUploadURLExternal", self._team), TIER_4)
-        return await self._api.send_file(file.name, file.data, budget)
+        return await self._api.send_file(file, budget)
 
     async def share(
         self, file_id: str, title: str, *, channel: str, thread_ts: str, found: Callable[[], Awaitable[Answer | None]]

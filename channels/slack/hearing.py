@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from channels.intake import Call
+from channels.slack.said import passed_on, said
 from channels.slack.text import titled, users_named, without_mention
 from core.inbound import BOT, Attachment, Inbound, storable
 
@@ -38,8 +39,11 @@ class Change:
     text: str | None
 
 
-def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool = False) -> Call | None:
-    """The call in an Events API payload, if it is one. Of other bots, only what mentions this one may be.
+def hear(
+    body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool = False, external: bool = False
+) -> Call | None:
+    """The call in an Events API payload, if it is one. Of other bots, only what mentions this one may be; of people
+    from outside, nothing is unless they are served (`external`).
 
     `app_mention` and `message` are two events about one message: they give the same event key, which is made of
     where and when it was said.
@@ -48,16 +52,18 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
     bot_id, user = str(event.get("bot_id") or ""), str(event.get("user") or "")
     if not _is_spoken(event, is_bot=bool(bot_id)) or user == bot_user_id or (bot_id and not hears_bots):
         return None
+    if not external and is_from_outside(body):
+        return None
     channel, ts = str(event["channel"]), str(event["ts"])
-    said = event.get("text") or ""
+    words = said({**event, "files": ()})
     is_direct = event.get("channel_type") == "im" or channel.startswith("D")
-    is_mentioned = event["type"] == "app_mention" or bot_user_id in users_named(said)
+    is_mentioned = event["type"] == "app_mention" or bot_user_id in users_named(words)
     is_called = is_mentioned or (is_direct and not bot_id)
     if not is_called and (bot_id or not event.get("thread_ts")):
         return None
     team = team_of(body)
     root = event.get("thread_ts") or ("" if channel.startswith("D") and direct == "single" else ts)
-    title = titled(without_mention(said, bot_user_id))
+    title = titled(without_mention(words, bot_user_id))
     inbound = Inbound(
         event_key=event_key(team, channel, ts),
         session_id=session_id(team, channel, root, direct),
@@ -72,12 +78,13 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
             "user_team": event.get("user_team") or event.get("team") or team,
             "bot": bot_user_id,
             **({"title": title} if title else {}),
-            **({"name": _name_of(event, bot_id)} if bot_id else {}),
+            **({"name": name_of(event, bot_id)} if bot_id else {}),
         },
         author=f"{BOT}{bot_id}" if bot_id else user,
-        text=storable(without_mention(said, bot_user_id)),
+        text=storable(without_mention(words, bot_user_id)),
         sent_at=float(ts),
         attachments=tuple(map(attachment, event.get("files") or ())),
+        brings=tuple(passed_on(event)),
     )
     return Call(inbound, is_called)
 
@@ -90,7 +97,12 @@ def _is_spoken(event: Mapping[str, Any], *, is_bot: bool) -> bool:
     return bool(has_place) and event.get("subtype") in (_SPOKEN | {"bot_message"} if is_bot else _SPOKEN)
 
 
-def _name_of(event: Mapping[str, Any], bot_id: str) -> str:
+def is_written(message: Mapping[str, Any]) -> bool:
+    """Whether somebody says something in a message as Slack keeps it, and not Slack itself."""
+    return message.get("subtype") in _SPOKEN | {"bot_message", "me_message"}
+
+
+def name_of(event: Mapping[str, Any], bot_id: str) -> str:
     """What a bot calls itself."""
     return str(event.get("username") or (event.get("bot_profile") or {}).get("name") or bot_id)
 
@@ -129,6 +141,22 @@ def attachment(file: Mapping[str, Any]) -> Attachment:
         size=file.get("size") or 0,
         source={key: file[key] for key in _SOURCE if key in file},
     )
+
+
+def is_from_outside(body: Mapping[str, Any]) -> bool:
+    """Whether a message is by somebody from another workspace, with whom a channel is shared (Slack Connect).
+
+    Slack: `user_team`, or else `team`, is the author's; another one may be of the same organisation in a channel that
+    is told not to be shared with others.
+    """
+    event = body.get("event") or {}
+    if event.get("type") not in ("app_mention", "message") or body.get("is_ext_shared_channel") is False:
+        return False
+    said = event.get("message") or event.get("previous_message") or event
+    authorization = (body.get("authorizations") or [{}])[0]
+    home = {team_of(body), authorization.get("enterprise_id"), body.get("enterprise_id")}
+    theirs = said.get("user_team") or said.get("team")
+    return theirs not in home if theirs else bool(body.get("is_ext_shared_channel"))
 
 
 def team_of(body: Mapping[str, Any]) -> str:

@@ -51,17 +51,22 @@ class History:
         Raises:
             SurfaceError: Slack is out of reach, or does not take the token.
         """
-        who = await self._read("auth.test", {}, self._api.budget("auth.test", _PROOFS))
+        users = dict[str, str]()
         for place in places:
             _, team, channel = place.id.split(":")
             try:
+                user = users[team] = users.get(team) or await self._user(team)
                 messages = await self._said(team, channel, list(filter(None, map(root_of, place.sessions))), since)
             except RefusedError as refusal:
                 self._skip(place, refusal)
                 continue
-            about = {"team_id": team, "authorizations": [{"team_id": team, "user_id": who["user_id"]}]}
+            about = {"team_id": team, "authorizations": [{"team_id": team, "user_id": user}]}
             calls = (self._hear({**about, "event": _event(channel, message)}) for message in messages)
             yield [call for call in calls if call is not None]
+
+    async def _user(self, team: str) -> str:
+        """The user that the app is in a workspace."""
+        return str((await self._read("auth.test", team, {}, self._api.budget(("auth.test", team), _PROOFS)))["user_id"])
 
     async def _said(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
         """What was said in a channel, and in those of its threads that have news.
@@ -88,15 +93,16 @@ class History:
         budget = self._api.budget((method, team), TIER_3)
         messages, cursor = list[Answer](), ""
         for _ in range(MOST_PAGES):
-            page = await self._read(method, {**about, "limit": PAGE, **({"cursor": cursor} if cursor else {})}, budget)
+            asked = {**about, "limit": PAGE, **({"cursor": cursor} if cursor else {})}
+            page = await self._read(method, team, asked, budget)
             messages += page.get("messages", ())
             cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
             if not cursor:
                 break
         return messages
 
-    async def _read(self, method: str, about: Mapping[str, Any], budget: Budget) -> Answer:
-        answer = await self._api.call(method, about, budget, priority=Priority.LOOK, reads=True)
+    async def _read(self, method: str, team: str, about: Mapping[str, Any], budget: Budget) -> Answer:
+        answer = await self._api.at(team).call(method, about, budget, priority=Priority.LOOK, reads=True)
         assert answer is not None, "only a tick may be dropped"
         return answer
 
@@ -106,7 +112,7 @@ class History:
         Raises:
             RefusedError: it is not the place that it is about.
         """
-        if refusal.code in _OF_THE_APP:
+        if refusal.code in _OF_THE_APP and not self._api.is_shared:
             raise refusal
         if refusal.code != "missing_scope":
             log.info("%s cannot be looked into: %s", place.id, refusal)

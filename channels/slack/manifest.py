@@ -8,19 +8,25 @@ from typing import Any
 
 from channels.slack.commands import COMMANDS
 from channels.slack.events import EVENTS
+from channels.slack.http import PATH
 from channels.slack.login import SCOPES
+from channels.slack.oauth import REDIRECT_PATH
 from channels.slack.shortcuts import ABOUT, SHORTCUTS
 
 NAME = "Parley"
 ABOUT_APP = "An agent that answers in threads and direct messages."
 
 
-def manifest(*, prompts: Sequence[str]) -> dict[str, Any]:
+def manifest(*, prompts: Sequence[str], address: str = "") -> dict[str, Any]:
     """What the app is made from.
 
     Args:
         prompts: what is suggested to say to the bot.
+        address: where the bot's HTTP server is reached (`https://...`), if Slack is to call it instead of being
+            listened to by a socket.
     """
+    url = f"{address}{PATH}" if address else ""
+    redirect = {"redirect_urls": [f"{address}{REDIRECT_PATH}"]} if address else {}
     suggested = [{"title": prompt, "message": prompt} for prompt in prompts]
     return {
         "display_information": {"name": NAME, "description": ABOUT_APP},
@@ -42,16 +48,17 @@ def manifest(*, prompts: Sequence[str]) -> dict[str, Any]:
                     "description": command.about,
                     **({"usage_hint": command.hint} if command.hint else {}),
                     "should_escape": False,
+                    **({"url": url} if url else {}),
                 }
                 for written, command in COMMANDS.items()
             ],
         },
-        "oauth_config": {"scopes": {"bot": sorted(SCOPES)}},
+        "oauth_config": {"scopes": {"bot": sorted(SCOPES)}, **redirect},
         "settings": {
-            "event_subscriptions": {"bot_events": sorted(EVENTS)},
-            "interactivity": {"is_enabled": True},
+            "event_subscriptions": {"bot_events": sorted(EVENTS), **({"request_url": url} if url else {})},
+            "interactivity": {"is_enabled": True, **({"request_url": url} if url else {})},
             "org_deploy_enabled": False,
-            "socket_mode_enabled": True,
+            "socket_mode_enabled": not url,
             "token_rotation_enabled": False,
         },
     }

@@ -61,7 +61,7 @@ class People:
             return known
         try:
             async with asyncio.timeout(self._patience):
-                answer = await self._api.call(
+                answer = await self._api.at(team).call(
                     "users.info",
                     {"user": user, "include_locale": True},
                     self._api.budget(("users.info", team), TIER_4),

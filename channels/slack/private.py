@@ -5,18 +5,36 @@ takes an answer for him alone wherever he is; `chat.postEphemeral` reaches him i
 those in the channel.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from channels.channel import Button, File
 from channels.slack.api import SlackApi
 from channels.slack.blocks import content
-from channels.slack.files import Files
 from channels.slack.hearing import NAME, place
-from channels.slack.surface import LIMITS, POSTS
+from channels.slack.surface import LIMITS, POSTS, SlackSurface
 from channels.slack.text import inert
 from channels.slack.tiers import TIER_4
+
+
+class Handed(Enum):
+    """How somebody has got a file.
+
+    Attributes:
+        AS_TEXT: as the answer to what he has done.
+        HERE: where he is, or in a thread there.
+        DIRECTLY: in his direct messages, which is elsewhere.
+    """
+
+    AS_TEXT = auto()
+    HERE = auto()
+    DIRECTLY = auto()
+
+
+#: Links are not unfolded.
+_QUIET = {"unfurl_links": False, "unfurl_media": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +79,23 @@ class Visitor:
 
 
 def team_of_deed(body: Mapping[str, Any]) -> str:
-    """The workspace in which somebody does something. Slack: none is named for an app of a whole organisation."""
-    return str((body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
+    """The workspace in which somebody does something. Slack: none is named for an app of a whole organisation. Who
+    presses a button in a channel that is shared may be of another workspace than the app, whose message tells its own.
+    """
+    said = (body.get("message") or {}).get("team") if body.get("type") == "block_actions" else None
+    return str(said or (body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
 
 
 class Private:
-    """Tells it."""
+    """Tells it.
 
-    def __init__(self, api: SlackApi) -> None:
+    Args:
+        surface: the place with an address.
+    """
+
+    def __init__(self, api: SlackApi, surface: Callable[[Mapping[str, Any]], SlackSurface]) -> None:
         self._api = api
+        self._surface = surface
 
     async def whisper(self, visitor: Visitor, text: str) -> None:
         """Say something in the thread where he is.
@@ -83,7 +109,8 @@ class Private:
             **content(text),
             **({"thread_ts": visitor.thread_ts} if visitor.thread_ts else {}),
         }
-        await self._api.call("chat.postEphemeral", said, self._api.budget(("chat.postEphemeral", visitor.team), TIER_4))
+        api = self._api.at(visitor.team)
+        await api.call("chat.postEphemeral", said, api.budget(("chat.postEphemeral", visitor.team), TIER_4))
 
     async def answer(self, visitor: Visitor, text: str, *, replaces: bool = False) -> None:
         """Say something to what he has done.
@@ -95,7 +122,7 @@ class Private:
             SurfaceError: he cannot be told.
         """
         how = {"replace_original": True} if replaces else {"response_type": "ephemeral"}
-        await self._api.respond(visitor.response_url, {**content(text), **how})
+        await self._api.respond(visitor.response_url, {**_QUIET, **content(text), **how})
 
     async def ask(self, visitor: Visitor, text: str, choices: Sequence[Button]) -> None:
         """Have him choose.
@@ -112,16 +139,17 @@ class Private:
             SurfaceError: it cannot be opened.
         """
         opened = {"trigger_id": visitor.key, "view": dict(view)}
-        await self._api.call("views.open", opened, self._api.budget(("views.open", visitor.team), TIER_4))
+        api = self._api.at(visitor.team)
+        await api.call("views.open", opened, api.budget(("views.open", visitor.team), TIER_4))
 
-    async def hand(self, visitor: Visitor, text: str, file: File, *, thread_ts: str) -> bool:
+    async def hand(self, visitor: Visitor, text: str, file: File, *, thread_ts: str) -> Handed:
         """Give him a file: in direct messages there, else as text if it is short, else into his direct messages.
 
         Args:
             thread_ts: of direct messages, where.
 
         Returns:
-            Whether he finds it where he is.
+            How he has got it.
 
         Raises:
             SurfaceError: he cannot get it.
@@ -130,19 +158,15 @@ class Private:
         whole = f"{text}\n\n{written}"
         if not visitor.channel.startswith("D") and LIMITS.measure(whole) <= LIMITS.chunk_size:
             await self.answer(visitor, whole)
-            return True
-        channel = visitor.channel
+            return Handed.AS_TEXT
+        channel, api = visitor.channel, self._api.at(visitor.team)
         if not channel.startswith("D"):
             # Slack: a post to a user goes into the messages with him, and says which these are
-            posts = self._api.budget(("chat.postMessage", visitor.team, visitor.user), POSTS)
-            opened = await self._api.call("chat.postMessage", {"channel": visitor.user, **content(text)}, posts)
+            posts = api.budget(("chat.postMessage", visitor.team, visitor.user), POSTS)
+            said = {"channel": visitor.user, **_QUIET, **content(text)}
+            opened = await api.call("chat.postMessage", said, posts)
             assert opened is not None, "only a tick may be dropped"
             channel, thread_ts = str(opened["channel"]), str(opened["ts"])
-        files = Files(self._api, visitor.team)
-
-        async def unknown() -> None:
-            return None
-
-        file_id = await files.send(file)
-        await files.share(file_id, file.name, channel=channel, thread_ts=thread_ts, found=unknown)
-        return channel == visitor.channel
+        address = {"team": visitor.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
+        await self._surface(address).hand(file)
+        return Handed.HERE if channel == visitor.channel else Handed.DIRECTLY

@@ -20,6 +20,6 @@ async def suggest(api: SlackApi, team: str, channel: str, prompts: Sequence[str]
     """Suggest to say these, in direct messages. What cannot be suggested now is so when they are opened again."""
     said = {"channel_id": channel, "prompts": [{"title": prompt, "message": prompt} for prompt in prompts]}
     try:
-        await api.call(METHOD, said, api.budget((METHOD, team), TIER_4), priority=Priority.LOOK)
+        await api.at(team).call(METHOD, said, api.budget((METHOD, team), TIER_4), priority=Priority.LOOK)
     except SurfaceError as error:
         log.warning("nothing is suggested to who opens the direct messages: %s", error)

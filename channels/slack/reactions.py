@@ -18,4 +18,4 @@ def receipts(api: SlackApi) -> Receipts:
 
 async def _react(api: SlackApi, method: str, address: Address) -> None:
     reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": EMOJI}
-    await api.call(method, reaction, api.budget((method, address["team"]), _WINDOWS[method]))
+    await api.at(address["team"]).call(method, reaction, api.budget((method, address["team"]), _WINDOWS[method]))

@@ -99,7 +99,7 @@ class Sessions:
         if title := address.get("title"):  # Slack: it is of use to a session that is not there yet
             about["title"] = title
         try:
-            await self._api.call(METHOD, about, budget, is_admitted=is_admitted)
+            await self._api.at(str(address["team"])).call(METHOD, about, budget, is_admitted=is_admitted)
         except RefusedError as refusal:
             log.warning("%s; for a while, Slack is not told where I am at work", refusal)
             self._refused[str(address["team"])] = _now() + RESPITE

@@ -1,28 +1,22 @@
-"""The Socket Mode connection: kept by slack_sdk, and watched here."""
+"""The Socket Mode connections: kept by slack_sdk, and watched here."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import aiohttp
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp
-from slack_sdk.errors import SlackApiError
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 
-from channels.slack.api import refusal
-from core.secrets import traced
+from channels.slack.proof import Proof
 
-log = logging.getLogger(__name__)
-
-#: Seconds between pings; a socket that answers none of four is given up.
+#: Seconds between pings; a socket that answers none of so many is given up.
 PING_INTERVAL = 5.0
-
-#: Seconds between two calls that prove that the bot's token is good. Slack: a socket stays open without one.
-PROOF_INTERVAL = 10.0
+PINGS = 4
 
 #: Seconds that hanging up may take.
 CLOSE_TIMEOUT = 2.0
@@ -31,8 +25,55 @@ CLOSE_TIMEOUT = 2.0
 _SIGNS = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.PING, aiohttp.WSMsgType.PONG)
 
 
+class Sockets:
+    """The connections of `app`. Slack tells each event by one of them, whichever, so that none is lost while one of
+    two is made anew.
+
+    Args:
+        proof: whether the bot's token is good; none where there are many, each of which Slack tells of.
+        on_back: called when there is a connection again where none was, with the time (seconds since the epoch) of the
+            last sign of life of the one before.
+    """
+
+    def __init__(
+        self, app: AsyncApp, app_token: str, *, count: int, proof: Proof | None, on_back: Callable[[float], None]
+    ) -> None:
+        self._sockets: list[Socket] = []
+        for _ in range(count):
+            self._sockets.append(Socket(app, app_token, on_back=partial(self._back, len(self._sockets))))
+        self._proof = proof
+        self._on_back = on_back
+
+    @property
+    def heard_at(self) -> float:
+        """The time of the last sign of life, in seconds since the epoch: of a line, and of a good token."""
+        heard_at = max(socket.heard_at for socket in self._sockets)
+        return heard_at if self._proof is None else min(heard_at, self._proof.at)
+
+    async def open(self) -> None:
+        """Connect; returns when that is done."""
+        if self._proof is not None:
+            self._proof.begin()
+        await asyncio.gather(*(socket.open() for socket in self._sockets))
+
+    async def reopen(self) -> None:
+        """Give the connections up for dead and connect anew; returns when that has begun."""
+        await asyncio.gather(*(socket.reopen() for socket in self._sockets))
+
+    async def close(self) -> None:
+        """Hang up; returns when that is done."""
+        if self._proof is not None:
+            await self._proof.end()
+        await asyncio.gather(*(socket.close() for socket in self._sockets))
+
+    def _back(self, index: int, since: float) -> None:
+        """One is back; nothing was missed if another one has stood all the while."""
+        if not any(other.has_stood(since) for place, other in enumerate(self._sockets) if place != index):
+            self._on_back(since)
+
+
 class Socket:
-    """The connection of `app`, which finds its way back after a failed handshake.
+    """A connection of `app`, which finds its way back after a failed handshake.
 
     Args:
         on_back: called with each connection but the first, with the time (seconds since the epoch) of the last sign of
@@ -45,19 +86,22 @@ class Socket:
         self._on_back = on_back
         self._client: SocketModeClient | None = None
         self._line: _Line | None = None
-        self._proved_at = 0.0
         self._connecting: asyncio.Task[None] | None = None
-        self._proving: asyncio.Task[None] | None = None
 
     @property
     def heard_at(self) -> float:
-        """The time of the last sign of life, in seconds since the epoch: of the line, and of a good token."""
-        return 0.0 if self._line is None else min(self._line.heard_at, self._proved_at)
+        """The time of the last sign of life, in seconds since the epoch; 0 before the first."""
+        return 0.0 if self._line is None else self._line.heard_at
+
+    def has_stood(self, since: float) -> bool:
+        """Whether what is connected now was so then (seconds since the epoch), and is alive."""
+        line = self._line
+        if line is None or line.closed:
+            return False
+        return line.opened_at <= since and line.heard_at > time.time() - PINGS * PING_INTERVAL
 
     async def open(self) -> None:
-        """Connect; returns when that is done. The token is taken to be good at first."""
-        self._proved_at = time.time()
-        self._proving = asyncio.create_task(self._prove(), name="slack token")
+        """Connect; returns when that is done."""
         await asyncio.wait([await self._begin()])
 
     async def reopen(self) -> None:
@@ -67,9 +111,6 @@ class Socket:
 
     async def close(self) -> None:
         """Hang up; returns when that is done."""
-        if self._proving is not None:
-            self._proving.cancel()
-            await asyncio.wait([self._proving])
         await self._leave()
 
     async def _begin(self) -> asyncio.Task[None]:
@@ -100,35 +141,20 @@ class Socket:
         if message.get("type") != "hello" or client is not self._client or not isinstance(line, _Line):
             return
         lost, self._line = self._line, line
-        line.heard_at = time.time()
+        line.opened_at = line.heard_at = time.time()
         if lost is not None:
             self._on_back(lost.heard_at)
-
-    async def _prove(self) -> None:
-        """Slack says nothing on a socket of a token that is good no more."""
-        while True:
-            await asyncio.sleep(PROOF_INTERVAL)
-            try:
-                await self._app.client.auth_test()
-                self._proved_at = time.time()
-            except SlackApiError as error:
-                status, code, _ = refusal(error)
-                if status == 429:
-                    self._proved_at = time.time()
-                else:
-                    log.warning("auth.test: Slack says %s", code or f"HTTP {status}")
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                log.warning("auth.test: Slack cannot be reached: %s", traced(error))
 
 
 class _Line(aiohttp.ClientWebSocketResponse):
     """One socket.
 
     Attributes:
+        opened_at: when Slack has said hello, in seconds since the epoch; 0 until then.
         heard_at: the time of the last sign of life, in seconds since the epoch; 0 until Slack has said hello.
     """
 
-    heard_at = 0.0
+    opened_at = heard_at = 0.0
 
     async def receive(self, timeout: float | None = None) -> aiohttp.WSMessage:  # noqa: ASYNC109 (as aiohttp has it)
         message = await super().receive(timeout)

@@ -21,12 +21,22 @@ _AUTOLINK = re.compile(r"<(https?://[^\s<>|]+)>")
 #: What gives `[label][name]` elsewhere in the text its address, and would hide where it leads.
 _DEFINITION = re.compile(r" {0,3}(?=\[[^\]\n]+\]:[ \t]*<?[A-Za-z][A-Za-z0-9+.-]*:)")
 
+#: Slack: the name is left out, or empty, in what is written since 2024.
+_CHANNEL = re.compile(r"<#(?P<id>[CDG][A-Z0-9]+)\|?>")
+
+_EVERYBODY = {"channel", "everyone", "here"}
+
 _USER = re.compile(r"<@(?P<id>[UW][A-Z0-9]+)(?:\|[^>]*)?>")
 
 
 def users_named(text: str) -> set[str]:
     """The ids of the people that `text` mentions."""
     return {found["id"] for found in _USER.finditer(text)}
+
+
+def channels_named(text: str) -> set[str]:
+    """The ids of the channels that `text` names, where it does not say what they are called."""
+    return {found["id"] for found in _CHANNEL.finditer(text)}
 
 
 def without_mention(text: str, user_id: str) -> str:
@@ -43,7 +53,7 @@ def to_words(text: str, names: Mapping[str, str]) -> str:
     """What a person reads where Slack writes tokens and entities.
 
     Args:
-        names: people's names by their ids.
+        names: of people and channels by their ids.
     """
 
     def words(token: re.Match[str]) -> str:
@@ -52,9 +62,10 @@ def to_words(text: str, names: Mapping[str, str]) -> str:
             case "@":
                 return f"@{names.get(target, label or target)}"
             case "#":
-                return f"#{label or target}"
+                return f"#{label or names.get(target, target)}"
             case "!":
-                return label or f"@{target.partition('^')[0]}"
+                whom, _, group = target.partition("^")
+                return label if label and whom not in _EVERYBODY else f"@{group if whom == 'subteam' else whom}"
             case _:
                 return target if label in (None, "", target) else f"{label} ({target})"
 

@@ -1,8 +1,10 @@
 """The bridge between ADK and a provider: one call of the model is one stream of the provider."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import NamedTuple, cast
 
 from google.adk.models import BaseLlm, LlmCapabilities
@@ -12,8 +14,9 @@ from google.genai import types
 from pydantic import Field, SkipValidation
 
 from core.endings import BLOCKED
-from core.errors import ContentBlockedError, ProviderSilentError, ProviderStalledError
+from core.errors import ContentBlockedError, ProviderRequestError, ProviderSilentError, ProviderStalledError
 from core.models.attempts import attempts
+from core.models.fitting import fitted, without_files
 from core.models.messages import clean_json, clean_text, convert_messages, unique_id
 from core.models.provider import (
     Done,
@@ -22,12 +25,15 @@ from core.models.provider import (
     Provider,
     ProviderEvent,
     Request,
+    Takes,
     Text,
     Thought,
     ToolCall,
 )
 from core.models.schemas import tool_specs
 from core.models.signatures import mark, own
+
+log = logging.getLogger(__name__)
 
 #: The error code of an answer that ended well and said nothing. ADK's own word for it.
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
@@ -70,15 +76,40 @@ class ModelAdapter(BaseLlm):
     def capabilities(self) -> LlmCapabilities:
         return LlmCapabilities(output_schema_and_tools=False)
 
+    def takes(self, model: str | None = None) -> Takes:
+        """The files that a model can be given: the one of that name if it is offered, else the one that is asked."""
+        asked = self._asked(model)
+        return asked.provider.takes(asked.model)
+
     def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         return attempts(lambda: self._attempt(llm_request, stream), self.waits)
 
+    def _asked(self, name: str | None) -> Offered:
+        return self.offered.get(name or self.model) or Offered(self.provider, name or self.model)
+
     async def _attempt(self, llm_request: LlmRequest, stream: bool) -> AsyncGenerator[LlmResponse, None]:
-        named = llm_request.model or self.model
-        asked = self.offered.get(named) or Offered(self.provider, named)
+        """Ask. Which of the files in a request a model minds is not told: one that refuses it gets it without them."""
+        asked = self._asked(llm_request.model)
         request = _request(llm_request, asked)
+        has_begun = False
+        try:
+            async with aclosing(self._ask(request, asked, stream)) as responses:
+                async for response in responses:
+                    has_begun = True
+                    yield response
+            return
+        except ProviderRequestError as refusal:
+            plain = without_files(request.messages)
+            if has_begun or plain == request.messages:
+                raise
+            log.warning("what was asked is asked again without its files: %s", refusal)
+        async with aclosing(self._ask(replace(request, messages=plain), asked, stream)) as responses:
+            async for response in responses:
+                yield response
+
+    async def _ask(self, request: Request, asked: Offered, stream: bool) -> AsyncGenerator[LlmResponse, None]:
         answer = _Answer(request.messages, asked.provider.name)
         # The contract: what `stream` returns is an async generator, and closing it closes the connection.
         events = cast(AsyncGenerator[ProviderEvent, None], asked.provider.stream(request))
@@ -111,7 +142,7 @@ class ModelAdapter(BaseLlm):
 def _request(llm_request: LlmRequest, asked: Offered) -> Request:
     config = llm_request.config
     history = convert_messages(llm_request.contents, config.system_instruction)
-    messages = own(history, asked.provider.name)
+    messages = fitted(own(history, asked.provider.name), asked.provider.takes(asked.model))
     if not messages or messages[-1].role not in ("user", "tool"):
         messages.append(Message("user", (Text("Go on as instructed."),)))
     return Request(asked.model, messages, tool_specs(config), config)

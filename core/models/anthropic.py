@@ -38,7 +38,7 @@ from core.errors import (
 from core.models.calls import read_call
 from core.models.conversation import REDACTED, body
 from core.models.faults import reading, retry_after, status_error, told
-from core.models.provider import Done, ProviderEvent, Request, Text, Thought, ToolCall, Usage
+from core.models.provider import IMAGES, PDF, Done, ProviderEvent, Request, Takes, Text, Thought, ToolCall, Usage
 
 _FINISHES = {
     "end_turn": types.FinishReason.STOP,
@@ -62,6 +62,12 @@ _STATUSES = {
 }
 
 
+#: Anthropic: an image has at most 5 MB, in base64, and a request at most 32 MB.
+_MOST_IMAGE, _MOST_BYTES = 3_900_000, 22 * 2**20
+
+_TAKES = Takes({**dict.fromkeys((*IMAGES, "image/gif"), _MOST_IMAGE), PDF: _MOST_BYTES}, total=_MOST_BYTES)
+
+
 class AnthropicProvider:
     """The models of Anthropic's API. It tries each request once."""
 
@@ -75,6 +81,10 @@ class AnthropicProvider:
             # How long an answer may take is up to who reads it.
             timeout=anthropic.Timeout(None, connect=10.0, pool=10.0),
         )
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return _TAKES
 
     def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
         return told(self._events(request), lambda error: _named(error, request.model))

@@ -25,12 +25,15 @@ from core.errors import (
 from core.models.faults import reading, status_error, told
 from core.models.messages import fenced, safe_name
 from core.models.provider import (
+    IMAGES,
+    PDF,
     Done,
     Media,
     Message,
     Part,
     ProviderEvent,
     Request,
+    Takes,
     Text,
     Thought,
     ToolCall,
@@ -45,6 +48,26 @@ _TIMEOUTS = {"connect": 10.0, "read": None, "write": 60.0, "pool": 10.0}
 #: The HTTP responses of the stream that is being opened: the SDK's own generators leave them to the garbage
 #: collector when a stream is closed early.
 _opened: ContextVar[list[httpx.Response] | None] = ContextVar("_opened", default=None)
+
+
+#: Gemini: a request with its files in it has at most 20 MB, which base64 makes of three quarters of that.
+_MOST_BYTES = 14 * 2**20
+
+#: Gemini: "Image understanding", "Audio understanding", "Video understanding", "Document processing".
+_TAKES = Takes(
+    dict.fromkeys(
+        (
+            *IMAGES,
+            "image/heic",
+            "image/heif",
+            PDF,
+            *(f"audio/{name}" for name in ("wav", "mpeg", "aiff", "aac", "ogg", "flac", "mp4")),
+            *(f"video/{name}" for name in ("mp4", "mpeg", "quicktime", "webm", "x-msvideo", "3gpp")),
+        ),
+        _MOST_BYTES,
+    ),
+    total=_MOST_BYTES,
+)
 
 
 class GeminiProvider:
@@ -62,6 +85,10 @@ class GeminiProvider:
             api_key=api_key,
             http_options=types.HttpOptions(base_url=base_url or None, httpx_async_client=self._http),
         )
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return _TAKES
 
     def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
         return told(self._events(request), lambda error: _named(error, request.model))

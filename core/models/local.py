@@ -16,7 +16,7 @@ from pathlib import Path
 
 from core.errors import ProviderError, ProviderUnavailableError, SettingsError
 from core.models.openai import OpenAIProvider
-from core.models.provider import Failed, ProviderEvent, Request
+from core.models.provider import NOTHING, Failed, ProviderEvent, Request, Takes
 
 _SERVER = Path(__file__).with_name("local_server.py")
 _START_SECONDS = 60.0
@@ -56,6 +56,10 @@ class LocalProvider:
         self._starting = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._client: OpenAIProvider | None = None
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return NOTHING
 
     async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
         try:

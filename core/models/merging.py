@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import cast
 
-from core.models.provider import Provider, ProviderEvent, Request, Text, Thought
+from core.models.provider import Provider, ProviderEvent, Request, Takes, Text, Thought
 
 #: Seconds between two deltas of one stream, at the least.
 LEAST_WINDOW = 0.03
@@ -50,6 +50,9 @@ class Merging:
     @property
     def name(self) -> str:
         return self._provider.name
+
+    def takes(self, model: str) -> Takes:
+        return self._provider.takes(model)
 
     async def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
         pieces = _Pieces()

@@ -6,6 +6,7 @@ OpenAI: https://platform.openai.com/docs/api-reference/chat
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -23,7 +24,7 @@ from core.errors import (
 from core.models.calls import read_call
 from core.models.completions import body
 from core.models.faults import reading, retry_after, status_error, told, unknown_model
-from core.models.provider import Done, ProviderEvent, Request, Text, Thought, ToolCall, Usage
+from core.models.provider import IMAGES, PDF, Done, ProviderEvent, Request, Takes, Text, Thought, ToolCall, Usage
 
 #: Seconds that the usage may come after the model has finished.
 _USAGE_SECONDS = 5.0
@@ -44,6 +45,15 @@ _STATUSES = {
     "requests": 429,
     "tokens": 429,
 }
+
+
+#: OpenAI: a request with its files in it has at most 50 MB, in base64.
+_MOST_BYTES = 35 * 2**20
+
+_TAKES = Takes({**dict.fromkeys((*IMAGES, "image/gif"), 15 * 2**20), PDF: 24 * 2**20}, total=_MOST_BYTES)
+
+#: What models take besides that hear.
+_HEARD = {"audio/wav": _MOST_BYTES, "audio/mpeg": _MOST_BYTES}
 
 
 class OpenAIProvider:
@@ -75,6 +85,9 @@ class OpenAIProvider:
             # How long an answer may take is up to who reads it.
             timeout=openai.Timeout(None, connect=10.0, pool=10.0),
         )
+
+    def takes(self, model: str) -> Takes:
+        return replace(_TAKES, kinds={**_TAKES.kinds, **_HEARD}) if "audio" in model else _TAKES
 
     def stream(self, request: Request) -> AsyncGenerator[ProviderEvent, None]:
         return told(self._events(request), lambda error: self._named(error, request.model))

@@ -100,6 +100,34 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Takes:
+    """The files that a model can be given, beside text.
+
+    Attributes:
+        kinds: by MIME type, of how many bytes one may be.
+        total: how many bytes all files of a request may have together.
+    """
+
+    kinds: Mapping[str, int]
+    total: int
+
+    def has(self, kind: str, size: int) -> bool:
+        """Whether it takes a file of that kind and of so many bytes."""
+        return size <= self.kinds.get(kind, -1)
+
+
+#: A model that takes no files.
+NOTHING = Takes({}, 0)
+
+#: What nearly every model that sees takes.
+IMAGES = ("image/png", "image/jpeg", "image/webp")
+PDF = "application/pdf"
+
+#: What a model takes of which nothing is known.
+MOST_TAKE = Takes(dict.fromkeys((*IMAGES, PDF), 3_900_000), total=14 * 2**20)
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens as the provider counts them."""
 
@@ -136,6 +164,9 @@ class Provider(Protocol):
     @property
     def name(self) -> str:
         """The vendor, as in `MODEL`, in errors and in signatures: `gemini`, `openai`, `anthropic`, `local`."""
+
+    def takes(self, model: str) -> Takes:
+        """The files that a model of the vendor's can be given."""
 
     def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
         """Send `request` and yield what comes, ending with one `Done` or one `Failed`.

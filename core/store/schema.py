@@ -258,3 +258,35 @@ blobs = sa.Table(
     sa.Column("hash", sa.Text, primary_key=True),
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
+
+#: What must not be read by whoever gets hold of the database, by name: encrypted, name and all, with the operator's
+#: key. What is good for some time only is taken away after `expires_at`.
+vault = sa.Table(
+    "vault",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("sealed", sa.Text, nullable=False),
+    sa.Column("expires_at", sa.Double),
+)
+
+#: What tools have made: each version of a file, by its name and whose it is (`scope` and `owner` as in `state`). `run`
+#: is the ADK invocation that has saved it, in that `session`; `part` what there is of it besides its bytes.
+artifacts = sa.Table(
+    "artifacts",
+    metadata,
+    sa.Column("id", Serial, primary_key=True, autoincrement=True),
+    sa.Column("scope", sa.Text, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("session", sa.Text),
+    sa.Column("run", sa.Text),
+    sa.Column("kind", sa.Text),
+    sa.Column("is_text", sa.Boolean, nullable=False),
+    sa.Column("part", sa.Text, nullable=False),
+    sa.Column("data", sa.LargeBinary),
+    sa.Column("about", sa.JSON, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.UniqueConstraint("scope", "owner", "name", "version"),
+)
+sa.Index("ix_artifacts_session_run", artifacts.c.session, artifacts.c.run)

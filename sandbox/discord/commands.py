@@ -61,8 +61,11 @@ class Commands:
         return Reply(self.registered[place])
 
     def _list(self, request: Request) -> Reply:
+        """Discord: in all languages, if that is asked for."""
         self._api.check_guild(request)
-        return Reply(self.registered.get(request.ids.get("guild"), []))
+        registered = self.registered.get(request.ids.get("guild"), [])
+        is_whole = request.query.get("with_localizations") in ("1", "true", "True")
+        return Reply(registered if is_whole else [_in_one_language(command) for command in registered])
 
     def find(self, type_: int, name: str, channel: Channel) -> Json:
         """The command as it can be used there.
@@ -78,6 +81,12 @@ class Commands:
             if fits and (command["type"], command["name"]) == (type_, name):
                 return command
         raise ValueError(f"there is no command {'/' if type_ == SLASH else ''}{name} in {channel.name}")
+
+
+def _in_one_language(about: Any) -> Any:
+    if isinstance(about, dict):
+        return {name: _in_one_language(part) for name, part in about.items() if not name.endswith("_localizations")}
+    return [_in_one_language(part) for part in about] if isinstance(about, list) else about
 
 
 def given(command: Json, options: Mapping[str, Any], *, focused: str = "") -> Json:
@@ -107,8 +116,7 @@ def given(command: Json, options: Mapping[str, Any], *, focused: str = "") -> Js
 def _check(number: int, type_: int, command: Mapping[str, Any]) -> None:
     name, description = str(command.get("name")), command.get("description") or ""
     if type_ == SLASH:
-        _check_name(f"{number}.name", name)
-        _check_description(f"{number}.description", description)
+        _check_names(str(number), command)
     elif description:
         message = "Context menu commands cannot have description"
         raise invalid(f"{number}.description", "APPLICATION_COMMAND_INVALID_DESCRIPTION", message)
@@ -122,13 +130,22 @@ def _check(number: int, type_: int, command: Mapping[str, Any]) -> None:
         message = "Required options must be placed before non-required options"
         raise invalid(f"{number}.options", "APPLICATION_COMMAND_OPTIONS_REQUIRED_INVALID", message)
     for place, option in enumerate(options):
-        _check_name(f"{number}.options.{place}.name", str(option.get("name")))
-        _check_description(f"{number}.options.{place}.description", option.get("description") or "")
+        _check_names(f"{number}.options.{place}", option)
         choices = option.get("choices") or []
         if len(choices) > CHOICES or (choices and option.get("autocomplete")):
             raise invalid(
                 f"{number}.options.{place}.choices", "BASE_TYPE_MAX_LENGTH", "25 at most, and none to complete"
             )
+
+
+def _check_names(field: str, about: Mapping[str, Any]) -> None:
+    """What a command or an option is called and does, in each language."""
+    _check_name(f"{field}.name", str(about.get("name")))
+    _check_description(f"{field}.description", about.get("description") or "")
+    for language, name in (about.get("name_localizations") or {}).items():
+        _check_name(f"{field}.name_localizations.{language}", name)
+    for language, description in (about.get("description_localizations") or {}).items():
+        _check_description(f"{field}.description_localizations.{language}", description)
 
 
 def _check_name(field: str, name: str) -> None:

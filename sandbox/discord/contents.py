@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sandbox.discord.guild import Attachment, Content, new_id
-from sandbox.discord.payloads import walked
+from sandbox.discord.parts import walked
 from sandbox.discord.requests import EMPTY_MESSAGE, TOO_LARGE, Body, DiscordError, invalid
 
 TEXT = 2000

@@ -1,10 +1,12 @@
 """Files that come with messages, and where they are fetched."""
 
 from mimetypes import guess_type
+from time import time
 
 from aiohttp import web
 
 from sandbox.discord.guild import Attachment, Guild, new_id
+from sandbox.discord.journal import Journal
 
 
 def attached(name: str, data: bytes) -> Attachment:
@@ -13,11 +15,15 @@ def attached(name: str, data: bytes) -> Attachment:
 
 
 class Files:
-    def __init__(self, guild: Guild) -> None:
+    def __init__(self, guild: Guild, journal: Journal) -> None:
         self._guild = guild
+        self._journal = journal
 
     async def serve(self, request: web.Request) -> web.Response:
-        """Answer `/attachments/{channel}/{file}/{name}`, as long as the message with the file stands."""
+        """Answer `/attachments/{channel}/{file}/{name}`, as long as the file stands and the address is good."""
+        self._journal.download(request.path)
+        if int(request.query.get("ex", "0"), 16) <= time():
+            return web.Response(status=404, text="This content is no longer available.")
         channel = self._guild.channels.get(request.match_info["channel"])
         for message in self._guild.messages(channel) if channel else ():
             for file in () if message.deleted else message.content.attachments:

@@ -119,7 +119,8 @@ class Version:
 class Content:
     """What a message says, as it was sent.
 
-    `allowed_mentions` is None where it was not sent: then all that the text mentions is called.
+    `allowed_mentions` is None where it was not sent: then all that the text mentions is called. `stickers` are names;
+    `poll` is a question and its answers.
     """
 
     text: str = ""
@@ -127,6 +128,8 @@ class Content:
     components: Sequence[Mapping[str, Any]] = ()
     attachments: Sequence[Attachment] = ()
     allowed_mentions: Mapping[str, Any] | None = None
+    stickers: Sequence[str] = ()
+    poll: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ class Message:
         mentioned: whom it calls as it stands now.
         versions: each text that it had, oldest first.
         reply_to: the message that it is a reply to.
+        forwards: the message that it passes on.
         ephemeral_to: the one person who sees it; None for a message that all see.
         reactions: the people behind each emoji.
         thread: the thread that was begun from it.
@@ -164,6 +168,7 @@ class Message:
     flags: int = 0
     nonce: str | int | None = None
     reply_to: "Message | None" = None
+    forwards: "Message | None" = None
     ephemeral_to: User | None = None
     origin: Origin | None = None
     webhook: str | None = None

@@ -28,7 +28,8 @@ from sandbox.discord.guild import (
     User,
     new_id,
 )
-from sandbox.discord.payloads import Json, walked
+from sandbox.discord.parts import walked
+from sandbox.discord.payloads import Json
 from sandbox.discord.requests import (
     ALREADY_ACKNOWLEDGED,
     INVALID_WEBHOOK_TOKEN,

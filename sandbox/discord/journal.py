@@ -63,12 +63,17 @@ class Journal(watch.Watch[Change]):
         super().__init__()
         self.calls: list[Call] = []
         self.events: list[Event] = []
+        self.downloads: list[str] = []
 
     def call(self, route: str, path: str, body: Any, files: Sequence[str]) -> Call:
         call = Call(route, path, body, files, monotonic())
         self.calls.append(call)
         self.tick()
         return call
+
+    def download(self, path: str) -> None:
+        self.downloads.append(path)
+        self.tick()
 
     def event(self, session_id: str, name: str, data: dict[str, Any], sequence: int) -> Event:
         event = Event(session_id, name, data, sequence, monotonic())

@@ -3,12 +3,14 @@
 Discord: docs.discord.com/developers/resources, and github.com/discord/discord-api-spec.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import count
+from time import time
 from typing import Any
+from urllib.parse import quote
 
 from sandbox.discord.guild import EPOCH, REPLY, THREAD_STARTER, Attachment, Channel, Guild, Message, User
+from sandbox.discord.parts import besides, numbered
 from sandbox.discord.permissions import FLAGS, PERMISSIONS, bits
 
 Json = dict[str, Any]
@@ -27,13 +29,19 @@ def created(snowflake: str) -> str:
 
 
 class Payloads:
-    """What is told of the server; `address` is where files are served, once it is known."""
+    """What is told of the server.
+
+    Attributes:
+        address: where files are served, once it is known.
+        file_seconds: for how long the address of a file is good that is told from now on.
+    """
 
     def __init__(self, guild: Guild, permissions: set[str], privileged: set[str]) -> None:
         self._guild = guild
         self._permissions = permissions
         self._privileged = privileged
         self.address = "http://127.0.0.1"
+        self.file_seconds = 86_400
 
     # People
 
@@ -280,6 +288,10 @@ class Payloads:
             "pinned": message.pinned,
             "tts": False,
         }
+        if content:
+            about |= besides(said)
+        if message.forwards is not None:
+            about |= self._forwarded(message.forwards, content=content)
         if message.nonce is not None:
             about["nonce"] = message.nonce
         if message.reactions:
@@ -294,8 +306,21 @@ class Payloads:
             about |= self._reference(message, message.reply_to, content=content, quoting=quoting)
         return about
 
+    def _forwarded(self, message: Message, *, content: bool) -> Json:
+        """Discord: what was passed on, as it was then, and not by whom it was said."""
+        place = {"guild_id": self._guild.id} if message.channel.is_here else {}
+        kept = ("type", "content", "mentions", "mention_roles", "attachments", "embeds", "components", "timestamp")
+        whole = self.message(message, content=content, quoting=False)
+        snapshot = {name: whole[name] for name in (*kept, "edited_timestamp", "flags")}
+        return {
+            "message_reference": {"type": 1, "channel_id": message.channel.id, "message_id": message.id} | place,
+            "message_snapshots": [{"message": snapshot}],
+        }
+
     def attachment(self, channel: Channel, file: Attachment) -> Json:
-        url = f"{self.address}/attachments/{channel.id}/{file.id}/{file.name}"
+        now = int(time())  # Discord: an address is signed, and expires
+        signed = f"ex={now + self.file_seconds:x}&is={now:x}&hm={file.id}"
+        url = f"{self.address}/attachments/{channel.id}/{file.id}/{quote(file.name)}?{signed}&"
         about: Json = {
             "id": file.id,
             "filename": file.name,
@@ -346,23 +371,3 @@ class Payloads:
             "me_burst": False,
             "me": self._guild.bot.id in users,
         }
-
-
-def numbered(components: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Components with an id each, as Discord gives them where the app gave none."""
-    numbers = count(1)
-
-    def one(component: Mapping[str, Any]) -> Json:
-        about: Json = {"id": next(numbers), **component}
-        if "components" in about:
-            about["components"] = [one(inner) for inner in about["components"]]
-        return about
-
-    return [one(component) for component in components]
-
-
-def walked(components: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The components, and all within them."""
-    for component in components:
-        yield component
-        yield from walked(component.get("components", ()))

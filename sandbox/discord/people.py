@@ -41,9 +41,11 @@ class People:
         reply_to: Message | None = None,
         mention: bool = True,
         files: Mapping[str, bytes] | None = None,
+        stickers: Sequence[str] = (),
+        poll: Sequence[str] = (),
     ) -> Message:
         """Post as a person, perhaps in reply to a message (which calls its author, unless he switches the `mention`
-        off); `files` by their names.
+        off); `files` by their names, and so `stickers`; a `poll` is a question and its answers.
 
         Raises:
             ValueError: he may not be there, it is a forum, or the thread is locked.
@@ -53,9 +55,18 @@ class People:
             raise ValueError(f"nobody can write in {place.name}")
         allowed = None if mention else {"parse": ["users", "roles", "everyone"], "replied_user": False}
         content = Content(
-            text, attachments=[attached(name, data) for name, data in (files or {}).items()], allowed_mentions=allowed
+            text,
+            attachments=[attached(name, data) for name, data in (files or {}).items()],
+            allowed_mentions=allowed,
+            stickers=stickers,
+            poll=poll,
         )
         return self._guild.post(place, author, content, type=REPLY if reply_to else DEFAULT, reply_to=reply_to)
+
+    async def forward(self, user: User | str, message: Message, channel: Channel | str) -> Message:
+        """Pass a message on, as it is now."""
+        author = self._user(user)
+        return self._guild.post(self._place(author, channel), author, Content(), forwards=message)
 
     async def edit(self, user: User | str, message: Message, text: str) -> None:
         """Edit one's own message.

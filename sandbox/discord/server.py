@@ -45,6 +45,7 @@ class DiscordSandbox(People):
         privileged_intents: which are switched on for the app; one that is not ends the identification with 4014,
             and without `message_content` the history is as empty as the events.
         calls: each call of the REST API, as it came.
+        downloads: the path of each file that was fetched, as often as it was.
         events: each event, as each session was told it.
         sessions: each that a client has begun at the gateway.
         faults: what is to go wrong.
@@ -69,6 +70,7 @@ class DiscordSandbox(People):
         self.gateway_url = ""
         self.calls = self._journal.calls
         self.events = self._journal.events
+        self.downloads = self._journal.downloads
 
         self._payloads = Payloads(guild, self.permissions, self.privileged_intents)
         api = Api(guild, self._payloads, self.permissions, self.privileged_intents)
@@ -92,7 +94,7 @@ class DiscordSandbox(People):
         door = Door(self._journal, self.faults, limits, api, self.bot_token)
         app = web.Application(client_max_size=32 * 2**20)
         app.router.add_route("*", PREFIX + "/{path:.*}", door.call)
-        app.router.add_get("/attachments/{channel}/{file}/{name}", Files(guild).serve)
+        app.router.add_get("/attachments/{channel}/{file}/{name}", Files(guild, self._journal).serve)
         app.router.add_get("/gateway/", self._gateway.handle)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
 
@@ -120,6 +122,10 @@ class DiscordSandbox(People):
         await self._runner.cleanup()
 
     # The server
+
+    def sign_files(self, seconds: int) -> None:
+        """Let the addresses of files that are told from now on be good for so long; some may have expired already."""
+        self._payloads.file_seconds = seconds
 
     @property
     def guild_id(self) -> str:

@@ -14,7 +14,8 @@ from sandbox.slack.arguments import Arguments, SlackError
 from sandbox.slack.chat import content_of
 from sandbox.slack.markup import Content
 from sandbox.slack.payloads import TEAM_DOMAIN
-from sandbox.slack.socket_mode import ACK_TIMEOUT, SocketMode
+from sandbox.slack.request_url import Wire
+from sandbox.slack.socket_mode import ACK_TIMEOUT
 from sandbox.slack.views import Views
 from sandbox.slack.workspace import SLACKBOT, Channel, Message, User, Workspace
 
@@ -40,9 +41,9 @@ class Invocation:
 
 
 class Commands:
-    def __init__(self, workspace: Workspace, sockets: SocketMode, views: Views, *, token: str, speed: float) -> None:
+    def __init__(self, workspace: Workspace, wire: Wire, views: Views, *, token: str, speed: float) -> None:
         self._workspace = workspace
-        self._sockets = sockets
+        self._wire = wire
         self._views = views
         self._token = token
         self._speed = speed
@@ -51,9 +52,9 @@ class Commands:
     async def give(self, user: User, channel: Channel, command: str, text: str, response_base: str) -> list[Message]:
         """Send the command, and return what the person sees; the list grows with what comes later."""
         key, invocation = self._begin(user, channel)
-        if not self._sockets.connected:
+        if not self._wire.connected:
             return self._failed(invocation, command, "dispatch_failed")
-        delivery = self._sockets.deliver(
+        delivery = self._wire.deliver(
             "slash_commands",
             {
                 "token": self._token,

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from sandbox.slack.arguments import Arguments, SlackError
-from sandbox.slack.payloads import TEAM_DOMAIN, TEAM_NAME
+from sandbox.slack.payloads import TEAM_DOMAIN
 from sandbox.slack.web_api import WebApi
 from sandbox.slack.workspace import Message
 
@@ -36,7 +36,7 @@ class Directory:
             return {"app_name": self._workspace.bot.real_name, "app_id": self._workspace.app_id}
         return {
             "url": f"https://{TEAM_DOMAIN}.slack.com/",
-            "team": TEAM_NAME,
+            "team": self._workspace.name,
             "user": self._workspace.bot.name,
             "team_id": self._workspace.team_id,
             "user_id": self._workspace.bot.id,

@@ -13,10 +13,12 @@ SUBSCRIPTIONS: Mapping[str, str | None] = {
     "agent_session_stopped": "assistant:write",
     "app_home_opened": None,
     "app_mention": "app_mentions:read",
+    "app_uninstalled": None,
     "message.channels": "channels:history",
     "message.groups": "groups:history",
     "message.im": "im:history",
     "message.mpim": "mpim:history",
+    "tokens_revoked": None,
 }
 _OF_CHANNEL_TYPE = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}
 
@@ -73,6 +75,16 @@ class Events:
         }
         if self._hears(channel, "agent_session_stopped"):
             self._send(event | {"event_ts": self._workspace.new_ts()})
+
+    def uninstalled(self) -> None:
+        """Tell that the app was taken out of the workspace. Slack: in no certain order."""
+        told: tuple[dict[str, Any], ...] = (
+            {"type": "tokens_revoked", "tokens": {"oauth": [], "bot": [self._workspace.bot.id]}},
+            {"type": "app_uninstalled"},
+        )
+        for event in told:
+            if event["type"] in self._subscriptions:
+                self._send(event | {"event_ts": self._workspace.new_ts()})
 
     def _posted(self, message: Message) -> None:
         said = self._payloads.said(message)

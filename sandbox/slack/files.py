@@ -33,6 +33,7 @@ class Upload:
 
     name: str
     length: int
+    alt: str = ""
     data: bytes | None = None
 
 
@@ -61,7 +62,7 @@ class Files:
         if not length.isdecimal() or int(length) < 1:
             raise SlackError("invalid_arguments", messages=["[ERROR] must be an integer [json-pointer:/length]"])
         file_id, key = new_id("F"), token_urlsafe(48)
-        self._uploads[file_id] = Upload(name, int(length))
+        self._uploads[file_id] = Upload(name, int(length), arguments.text("alt_txt"))
         self._keys[key] = file_id
         return {"upload_url": f"{self.address}upload/v1/{key}", "file_id": file_id}
 
@@ -100,6 +101,8 @@ class Files:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self._api.kind(token) != "bot" or not self._api.has("files:read"):
             return web.Response(text=_LOGIN, content_type="text/html")
+        if found[1].moved_to:
+            return web.Response(status=302, headers={"Location": found[1].moved_to})
         described = self._payloads.file(*found)
         return web.Response(body=found[1].data, content_type=described["mimetype"])
 
@@ -145,7 +148,7 @@ class Files:
         upload = self._uploads.get(file_id)
         if upload is None or upload.data is None:
             raise SlackError("file_not_found")
-        return File(file_id, upload.name, upload.data, title or upload.name)
+        return File(file_id, upload.name, upload.data, title or upload.name, upload.alt)
 
 
 async def _bytes_of(request: web.Request) -> bytes:

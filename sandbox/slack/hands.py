@@ -1,7 +1,8 @@
 """What people do in the workspace: the part of the sandbox that is played by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
+from typing import Any
 from uuid import uuid4
 
 from sandbox.slack.agents import STOPPED, Agents, Session
@@ -9,6 +10,7 @@ from sandbox.slack.commands import Commands
 from sandbox.slack.events import Events
 from sandbox.slack.interactions import Interactions
 from sandbox.slack.markup import Content
+from sandbox.slack.payloads import Payloads
 from sandbox.slack.views import View, Views
 from sandbox.slack.workspace import Channel, File, Message, User, Workspace, new_id
 
@@ -21,6 +23,7 @@ class Hands:
     subscriptions: set[str]
     _workspace: Workspace
     _events: Events
+    _payloads: Payloads
     _agents: Agents
     _commands: Commands
     _interactions: Interactions
@@ -76,12 +79,35 @@ class Hands:
         self._check_own(user, message)
         self._workspace.delete(message)
 
-    async def bot_says(self, name: str, channel: Channel | str, text: str, *, thread_ts: str | None = None) -> Message:
+    async def share(self, user: User | str, message: Message, channel: Channel | str, text: str = "") -> Message:
+        """Pass a message on, with some words above it."""
+        return self._workspace.post(
+            self._channel(channel),
+            Content(text),
+            user=self._user(user).id,
+            client_msg_id=str(uuid4()),
+            attachments=(self._payloads.passed_on(message, is_share=True, is_msg_unfurl=True),),
+        )
+
+    async def unfurl(self, message: Message, linked: Message) -> None:
+        """Slack shows below a message the one that it links to, as it does soon after it was posted."""
+        message.attachments = (self._payloads.passed_on(linked, is_msg_unfurl=True),)
+        self._workspace.update(message, message.content, edited=False)
+
+    async def bot_says(
+        self,
+        name: str,
+        channel: Channel | str,
+        text: str,
+        *,
+        thread_ts: str | None = None,
+        blocks: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Message:
         """Post as another app, of that name."""
         place = self._channel(channel)
         return self._workspace.post(
             place,
-            Content(text),
+            Content(text, blocks),
             bot_id=self._other_bots.setdefault(name, new_id("B")),
             username=name,
             subtype="bot_message",

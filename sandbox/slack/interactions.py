@@ -12,7 +12,8 @@ from typing import Any
 from sandbox.slack.commands import Commands
 from sandbox.slack.controls import controls
 from sandbox.slack.payloads import TEAM_DOMAIN, Payloads
-from sandbox.slack.socket_mode import ACK_TIMEOUT, Delivery, SocketMode
+from sandbox.slack.request_url import Wire
+from sandbox.slack.socket_mode import ACK_TIMEOUT, Delivery
 from sandbox.slack.views import View, Views
 from sandbox.slack.workspace import Channel, Message, User, Workspace
 
@@ -22,7 +23,7 @@ class Interactions:
         self,
         workspace: Workspace,
         payloads: Payloads,
-        sockets: SocketMode,
+        wire: Wire,
         commands: Commands,
         views: Views,
         *,
@@ -31,7 +32,7 @@ class Interactions:
     ) -> None:
         self._workspace = workspace
         self._payloads = payloads
-        self._sockets = sockets
+        self._wire = wire
         self._commands = commands
         self._views = views
         self._token = token
@@ -109,9 +110,9 @@ class Interactions:
 
     async def _send(self, payload: dict[str, Any]) -> Delivery | None:
         """Send it; none if it was not acknowledged in time."""
-        if not self._sockets.connected:
+        if not self._wire.connected:
             return None
-        delivery = self._sockets.deliver("interactive", payload)
+        delivery = self._wire.deliver("interactive", payload)
         try:
             async with asyncio.timeout(ACK_TIMEOUT / self._speed):
                 await delivery.acknowledged.wait()

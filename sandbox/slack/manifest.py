@@ -72,6 +72,9 @@ def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
             yield f"no more than {MOST_PROMPTS} suggested prompts"
     if (agent is None) == ("assistant:write" in bot):
         yield "assistant:write is for agents, and needed by them"
+    settings = manifest["settings"]
+    if not settings["socket_mode_enabled"] and "request_url" not in settings["event_subscriptions"]:
+        yield "without Socket Mode, events need a request_url"
     for event in manifest["settings"]["event_subscriptions"]["bot_events"]:
         if event not in SUBSCRIPTIONS:
             yield f"{event} is not known"

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from sandbox.slack.markup import block_id, rich_text
 from sandbox.slack.workspace import Channel, File, Message, User, Workspace
 
-TEAM_NAME, TEAM_DOMAIN = "Sandbox", "sandbox"
+TEAM_DOMAIN = "sandbox"
 
 
 class Payloads:
@@ -37,6 +37,7 @@ class Payloads:
             "team": None if message.user is None else self._workspace.team_id,
             "bot_profile": self.bot_profile() if own else None,
             "blocks": self.blocks(message) or None,
+            "attachments": list(message.attachments) or None,
             "thread_ts": message.thread_ts,
             "parent_user_id": self._parent_user(message),
             "edited": {"user": message.user, "ts": message.edited_ts} if message.edited else None,
@@ -49,7 +50,7 @@ class Payloads:
                 "bot_id": None,
                 "bot_profile": None,
                 "upload": False,
-                "files": [self.file(message, file) for file in message.files],
+                "files": [self._told(message, file) for file in message.files],
             }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -100,6 +101,32 @@ class Payloads:
                 told.append({**block, "block_id": block.get("block_id") or block_id(f"{message.ts}/{index}")})
         return told
 
+    def passed_on(self, message: Message, **how: Any) -> dict[str, Any]:
+        """A message as an attachment of another one, which shares it (`is_share`) or links to it (`is_msg_unfurl`)."""
+        shown = {"team": self._workspace.team_id, "channel": message.channel.id, "ts": message.ts}
+        author = message.username or self._workspace.users[message.user or ""].real_name
+        return {
+            "id": 1,
+            "ts": message.ts,
+            "channel_id": message.channel.id,
+            "channel_team": self._workspace.team_id,
+            "author_id": message.user or "",
+            "author_name": author,
+            "author_subname": author,
+            "text": message.content.text,
+            "fallback": f"[{author}]: {message.content.text}",
+            "message_blocks": [shown | {"message": {"blocks": self.blocks(message)}}],
+            "from_url": f"https://{TEAM_DOMAIN}.slack.com/archives/{message.channel.id}/p{message.ts.replace('.', '')}",
+            "mrkdwn_in": ["text"],
+            **how,
+        }
+
+    def _told(self, message: Message, file: File) -> dict[str, Any]:
+        """Slack: of a file from another organisation, one has to ask."""
+        if file.is_foreign:
+            return {"id": file.id, "mode": "file_access", "file_access": "check_file_info"}
+        return self.file(message, file)
+
     def file(self, message: Message, file: File) -> dict[str, Any]:
         created = int(float(message.ts))
         extension = file.name.rpartition(".")[2].lower()
@@ -119,6 +146,7 @@ class Payloads:
             "is_external": False,
             "is_public": not message.channel.private,
             "public_url_shared": False,
+            **({"alt_txt": file.alt} if file.alt else {}),
             "url_private": f"{self.files_url}{file.id}/{quote(file.name)}",
             "url_private_download": f"{self.files_url}{file.id}/download/{quote(file.name)}",
         }
@@ -221,7 +249,7 @@ class Payloads:
     def team(self) -> dict[str, Any]:
         return {
             "id": self._workspace.team_id,
-            "name": TEAM_NAME,
+            "name": self._workspace.name,
             "domain": TEAM_DOMAIN,
             "url": f"https://{TEAM_DOMAIN}.slack.com/",
             "email_domain": "",

@@ -22,12 +22,14 @@ from sandbox.slack.interactions import Interactions
 from sandbox.slack.journal import Envelope, Journal, Subscription
 from sandbox.slack.limits import RateLimits
 from sandbox.slack.manifest import check_manifest
+from sandbox.slack.oauth import OAuth
 from sandbox.slack.payloads import Payloads
+from sandbox.slack.request_url import RequestUrl, Wire
 from sandbox.slack.socket_mode import SocketMode
 from sandbox.slack.streams import Streams
 from sandbox.slack.views import Views
 from sandbox.slack.web_api import SCOPES, WebApi
-from sandbox.slack.workspace import Change, Channel, Message, User, Workspace
+from sandbox.slack.workspace import Change, Channel, Message, User, Workspace, new_id
 
 T = TypeVar("T")
 
@@ -48,11 +50,21 @@ class SlackSandbox(Hands):
         scopes: what the bot may do; take one away and see `missing_scope`, or the events stay away.
         subscriptions: the events that the app has asked for.
         calls: each call of the Web API, as it came.
-        envelopes: each sending of an envelope, redeliveries included.
+        envelopes: each sending of an envelope, redeliveries included; with another workspace `beside` it, of both.
+        socket_mode: whether the app has it; if not, it is told at its request URL, once that is verified.
+        signing_secret: what requests to the app's request URL are signed with.
         faults: what is to go wrong.
     """
 
-    def __init__(self, *, port: int = 0, speed: float = 1.0, rate_limits: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        speed: float = 1.0,
+        rate_limits: bool = True,
+        name: str = "Sandbox",
+        beside: "SlackSandbox | None" = None,
+    ) -> None:
         """Build the workspace.
 
         Args:
@@ -60,40 +72,58 @@ class SlackSandbox(Hands):
             speed: how many times faster than Slack's the rate limit windows and time limits run; at 20, an
                 acknowledgement is due after 150 ms.
             rate_limits: whether to refuse what comes too often.
+            beside: another workspace of the same Slack, which this one has the app in common with: its sockets, its
+                request URL and the address of its API. That one is to be entered first.
         """
         self._port = port
+        self._beside = beside
+        self._guests: list[SlackSandbox] = []
         self._journal = Journal()
-        self._workspace = Workspace(self._changed)
+        app_id = new_id("A") if beside is None else beside.app_id
+        self._workspace = Workspace(self._changed, name=name, app_id=app_id)
         self.faults = Faults()
         self.scopes = set(SCOPES)
         self.subscriptions = set(SUBSCRIPTIONS)
+        self.socket_mode = True
         self._offered = None
         self.bot_token = f"xoxb-{token_hex(12)}"
-        self.app_token = f"xapp-1-{self._workspace.app_id}-{token_hex(12)}"
+        self.app_token: str = f"xapp-1-{app_id}-{token_hex(12)}" if beside is None else beside.app_token
+        self.signing_secret: str = token_hex(16) if beside is None else beside.signing_secret
         self.api_url = ""
         self.calls = self._journal.calls
-        self.envelopes = self._journal.envelopes
+        self.envelopes = (beside or self)._journal.envelopes
         self.people = {}
         self.channels = {}
         self._other_bots = {}
 
         verification = token_hex(12)
         payloads = self._payloads = Payloads(self._workspace)
-        self._sockets = SocketMode(self._journal, self.faults, app_id=self.app_id, speed=speed)
+        if beside is None:
+            self.oauth = OAuth(self._journal)
+            self._sockets = SocketMode(self._journal, self.faults, app_id=app_id, speed=speed)
+            self.requests = RequestUrl(
+                self._journal, self.faults, signing_secret=self.signing_secret, token=verification, speed=speed
+            )
+            self._wire = Wire(self._sockets, self.requests)
+        else:
+            self.oauth, self._sockets, self.requests = beside.oauth, beside._sockets, beside.requests
+            self._wire = beside._wire
         self._events = Events(
             self._workspace,
             payloads,
-            lambda payload: self._sockets.deliver("events_api", payload),
+            lambda payload: self._wire.deliver("events_api", payload),
             scopes=self.scopes,
             subscriptions=self.subscriptions,
             token=verification,
         )
-        api = WebApi(self._workspace, payloads, self.scopes, bot_token=self.bot_token, app_token=self.app_token)
+        api = self._api = WebApi(
+            self._workspace, payloads, self.scopes, bot_token=self.bot_token, app_token=self.app_token
+        )
         self._views = Views(api, speed=speed)
         self._agents = Agents(api, self.subscriptions)
-        self._commands = Commands(self._workspace, self._sockets, self._views, token=verification, speed=speed)
+        self._commands = Commands(self._workspace, self._wire, self._views, token=verification, speed=speed)
         self._interactions = Interactions(
-            self._workspace, payloads, self._sockets, self._commands, self._views, token=verification, speed=speed
+            self._workspace, payloads, self._wire, self._commands, self._views, token=verification, speed=speed
         )
         Chat(api)
         Streams(api, speed=speed)
@@ -101,19 +131,12 @@ class SlackSandbox(Hands):
         self._files = Files(api, self._journal, self.faults)
         api.add("apps.connections.open", self._open_connection, tokens=("app",))
         limits = RateLimits(speed) if rate_limits else None
-        door = Door(self._journal, self.faults, limits, api, self._commands)
-        app = web.Application(client_max_size=8 * 2**20)
-        app.router.add_route("*", "/api/{method}", door.call)
-        app.router.add_post("/commands/{key:.+}", door.respond)
-        app.router.add_post("/upload/v1/{key}", self._files.receive)
-        app.router.add_get("/files-pri/{team}-{file}/{path:.*}", self._files.send)
-        app.router.add_get("/link", self._sockets.handle)
-        self._runner = web.AppRunner(app, shutdown_timeout=1)
-
-        for name, real_name in _PEOPLE.items():
-            self.add_user(name, real_name)
-        for name in _CHANNELS:
-            self.add_channel(name)
+        self._door = Door(self._journal, self.faults, limits, api, self._commands)
+        self._runner = self._server()
+        for person, real_name in _PEOPLE.items():
+            self.add_user(person, real_name)
+        for place in _CHANNELS:
+            self.add_channel(place)
 
     async def __aenter__(self) -> "SlackSandbox":
         await self._runner.setup()
@@ -123,15 +146,33 @@ class SlackSandbox(Hands):
         self._payloads.files_url = f"{self._files.address}files-pri/{self.team_id}-"
         self._commands_url = f"{self._files.address}commands/"
         self.api_url = f"{self._files.address}api/"
-        self._sockets.start()
+        if self._beside is None:
+            self._sockets.start()
+            await self.requests.start()
+        else:
+            self._beside._guests.append(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._journal.close()
-        await self._sockets.stop()
+        if self._beside is None:
+            await self.requests.stop()
+            await self._sockets.stop()
+        else:
+            self._beside._guests.remove(self)
         await self._runner.cleanup()
+
+    def _server(self) -> web.AppRunner:
+        app = web.Application(client_max_size=8 * 2**20)
+        app.router.add_post("/api/oauth.v2.access", self.oauth.access)
+        app.router.add_route("*", "/api/{method}", self._call)
+        app.router.add_post("/commands/{key:.+}", self._door.respond)
+        app.router.add_post("/upload/v1/{key}", self._files.receive)
+        app.router.add_get("/files-pri/{team}-{file}/{path:.*}", self._files.send)
+        app.router.add_get("/link", self._sockets.handle)
+        return web.AppRunner(app, shutdown_timeout=1)
 
     # The workspace
 
@@ -162,9 +203,24 @@ class SlackSandbox(Hands):
         self.scopes.update(manifest["oauth_config"]["scopes"]["bot"])
         self.subscriptions.clear()
         self.subscriptions.update(manifest["settings"]["event_subscriptions"]["bot_events"])
+        self.socket_mode = manifest["settings"]["socket_mode_enabled"]
         features = manifest["features"]
         shortcuts = {shortcut["callback_id"] for shortcut in features.get("shortcuts", ())}
         self._offered = frozenset(shortcuts | {command["command"] for command in features.get("slash_commands", ())})
+
+    def authorize(self, url: str, user: User | str = "ada") -> str:
+        """Allow the app what it asks for at `url`, Slack's page; the query with which the browser is sent back.
+
+        Raises:
+            ValueError: Slack would not know the app.
+        """
+        return self.oauth.allow(url, self._workspace, self._user(user).id, lambda: self.bot_token)
+
+    def uninstall(self) -> None:
+        """Take the app out of the workspace: its token is worth nothing any more, and it is told."""
+        revoked, self.bot_token = self.bot_token, f"xoxb-{token_hex(12)}"
+        self._api.renew(revoked, self.bot_token)
+        self._events.uninstalled()
 
     def add_user(self, name: str, real_name: str | None = None, *, locale: str = "en-US") -> User:
         """Add a person, who joins `general`."""
@@ -212,7 +268,7 @@ class SlackSandbox(Hands):
         if not told:
             raise ValueError("nothing was sent that could be sent again")
         for envelope in {envelope.id: envelope for envelope in told}.values():
-            self._sockets.redeliver(envelope)
+            self._wire.redeliver(envelope)
 
     async def end_streams(self) -> None:
         """End every stream as it ends when its time is over: without a word to the app."""
@@ -230,7 +286,7 @@ class SlackSandbox(Hands):
 
     async def give_up(self) -> None:
         """Deliver nothing of what was told and is not acknowledged: its retries, of six minutes, are over."""
-        self._sockets.give_up()
+        self._wire.give_up()
 
     async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
         """Ask every client to connect anew, and close its socket some seconds later."""
@@ -238,8 +294,8 @@ class SlackSandbox(Hands):
 
     @property
     def connected(self) -> int:
-        """How many sockets are there to be sent events by."""
-        return self._sockets.connected
+        """How many sockets are there to be sent events by; one, if there is a request URL."""
+        return self._wire.connected
 
     # Watching
 
@@ -281,6 +337,12 @@ class SlackSandbox(Hands):
     def _changed(self, change: Change) -> None:
         self._journal.change(change)
         self._events.tell(change)
+
+    async def _call(self, request: web.Request) -> web.StreamResponse:
+        """Answer a call in the workspace that its token is of."""
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+        of = next((guest for guest in self._guests if guest._api.knows(token)), self)
+        return await of._door.call(request)
 
     def _open_connection(self, arguments: Arguments) -> dict[str, Any]:
         return {"url": f"ws://127.0.0.1:{self._port}/link?ticket={self._sockets.ticket()}&app_id={self.app_id}"}

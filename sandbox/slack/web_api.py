@@ -71,6 +71,7 @@ class WebApi:
         self.payloads = payloads
         self._scopes = scopes
         self._kinds = {bot_token: "bot", app_token: "app"}
+        self._revoked: set[str] = set()
         self._methods: dict[str, Method] = {}
 
     def add(self, name: str, handler: Handler, *, scope: str | None = None, tokens: Iterable[str] = ("bot",)) -> None:
@@ -87,7 +88,7 @@ class WebApi:
             if not token:
                 raise SlackError("not_authed")
             if kind is None:
-                raise SlackError("invalid_auth")
+                raise SlackError("token_revoked" if token in self._revoked else "invalid_auth")
             if kind not in method.tokens:
                 raise SlackError("not_allowed_token_type")
             if method.scope is not None:
@@ -96,6 +97,16 @@ class WebApi:
         except SlackError as refusal:
             body = refusal.body()
         return Answer(body, granted if kind else frozenset(), method.scope)
+
+    def renew(self, old: str, new: str) -> None:
+        """From now on, the bot's token is another one."""
+        del self._kinds[old]
+        self._revoked.add(old)
+        self._kinds[new] = "bot"
+
+    def knows(self, token: str) -> bool:
+        """Whether the token is, or was, the bot's here."""
+        return self._kinds.get(token) == "bot" or token in self._revoked
 
     def kind(self, token: str) -> str | None:
         return self._kinds.get(token)

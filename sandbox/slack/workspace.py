@@ -33,10 +33,19 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class File:
+    """Attributes:
+    alt: what it shows, in words.
+    is_foreign: whether it comes from another organisation, so that of its message one is told but its id.
+    moved_to: where who fetches it is sent.
+    """
+
     id: str
     name: str
     data: bytes = b""
     title: str = ""
+    alt: str = ""
+    is_foreign: bool = False
+    moved_to: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -122,6 +131,7 @@ class Message:
         reactions: the people behind each emoji's name.
         unfurl_links, unfurl_media: as the caller asked; None where he did not say.
         stream: set if it was begun by `chat.startStream`.
+        attachments: what stands below it: messages that it passes on or links to.
         is_tombstone: whether it stands for one that was deleted.
     """
 
@@ -142,6 +152,7 @@ class Message:
     reactions: dict[str, list[str]] = field(default_factory=dict)
     ephemeral_to: str | None = None
     files: Sequence[File] = ()
+    attachments: Sequence[Mapping[str, Any]] = ()
     unfurl_links: bool | None = None
     unfurl_media: bool | None = None
     stream: Stream | None = None
@@ -195,13 +206,18 @@ class Change:
 
 
 class Workspace:
-    """The state. Each change of it is told to `on_change`."""
+    """The state. Each change of it is told to `on_change`.
 
-    def __init__(self, on_change: Callable[[Change], None]) -> None:
+    Args:
+        app_id: the app that is installed here.
+    """
+
+    def __init__(self, on_change: Callable[[Change], None], *, name: str, app_id: str) -> None:
         self._tell = on_change
         self._last_ts = 0
+        self.name = name
         self.team_id = new_id("T")
-        self.app_id = new_id("A")
+        self.app_id = app_id
         self.bot_id = new_id("B")
         self.bot = User(new_id("U"), "parley", "Parley", is_bot=True)
         self.users: dict[str, User] = {self.bot.id: self.bot}

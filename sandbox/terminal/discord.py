@@ -10,7 +10,7 @@ from sandbox.discord import Change, Channel, DiscordSandbox
 from sandbox.discord import Message as DiscordMessage
 from sandbox.discord.guild import THREAD_STARTER, Content
 from sandbox.discord.mentions import shown
-from sandbox.discord.payloads import walked
+from sandbox.discord.parts import walked
 from sandbox.terminal import markdown, talk
 from sandbox.terminal.options import options_of
 from sandbox.terminal.view import Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening

@@ -98,8 +98,15 @@ class SlackTalk:
         return said
 
     async def reset(self) -> str:
-        (seen,) = await self._slack.command("ada", self._channel, "/reset")
-        return seen.text
+        """Slack tells of no thread with a command: of several, the person chooses."""
+        assert self._root is not None
+        seen = await self._slack.command("ada", self._channel, "/reset")
+        (told,) = await self._slack.wait_for(lambda: seen)
+        here = [id_ for id_ in told.buttons.values() if id_.endswith(f":{self._root.ts}")]
+        if here:
+            assert await self._slack.press("ada", told, here[0])
+            await self._slack.wait_for(lambda: not told.buttons)
+        return told.text
 
     def replies(self) -> list[Shown]:
         return [_shown(message) for message in self._thread() if message.user == self._slack.bot_user_id]

@@ -16,7 +16,7 @@ from channels import gaps
 from channels.channel import Channel
 from channels.discord import gateway
 from channels.discord.channel import DiscordChannel
-from channels.slack import socket
+from channels.slack import proof, socket
 from channels.slack.channel import SlackChannel
 from core.errors import DeafError, StoreError
 from core.store.database import Database
@@ -38,7 +38,7 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(health, "DATABASE_SECONDS", 0.2)
     monkeypatch.setattr(socket, "PING_INTERVAL", 0.1)
-    monkeypatch.setattr(socket, "PROOF_INTERVAL", 0.1)
+    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.1)
     monkeypatch.setattr(socket, "CLOSE_TIMEOUT", 0.1)
     monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)
     monkeypatch.setattr(SlackChannel, "pulse", 0.2)

@@ -14,6 +14,9 @@ def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
     return list(error.value.faults)
 
 
+_SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
@@ -21,6 +24,11 @@ def faults(patch: pytest.MonkeyPatch, settings: dict[str, str]) -> list[str]:
             {"SLACK_BOT_TOKEN": "xoxb-1"},
             ["SLACK_APP_TOKEN is missing beside SLACK_BOT_TOKEN", "https://api.slack.com/apps"],
         ),
+        ({"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_MODE": "http"}, ["SLACK_SIGNING_SECRET is missing beside SLACK_MODE"]),
+        ({"SLACK_CLIENT_ID": "1.2"}, ["SLACK_CLIENT_ID and SLACK_CLIENT_SECRET belong together"]),
+        (_SEVERAL | {"SECRET_KEY": "hidden and short"}, ["SECRET_KEY: the tokens of workspaces", "openssl rand"]),
+        (_SEVERAL | {"SLACK_BOT_TOKEN": "xoxb-1"}, ["SLACK_BOT_TOKEN is for one workspace"]),
+        (_SEVERAL | {"SECRET_KEY": "k" * 32}, ["SLACK_APP_TOKEN is missing beside SLACK_CLIENT_ID"]),
         ({"SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN"]),
         ({"SLACK_BOT_TOKEN": "xapp-1", "SLACK_APP_TOKEN": "xapp-1"}, ["SLACK_BOT_TOKEN: it must begin with xoxb-"]),
         (

@@ -1,6 +1,6 @@
 """The bot on either platform, in the words that a scenario has for both."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 from channels.calls import Caller
 from sandbox.discord import Channel as DiscordPlace
 from sandbox.discord import Message as DiscordMessage
+from sandbox.slack import File as SlackFile
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
 from tests.channels.discord import conftest as discord_tests
@@ -32,7 +33,10 @@ class Talk(Protocol):
     sandbox: Any
     calls: ClassVar[dict[str, str]]
 
-    async def say(self, text: str, *, user: str = "ada") -> Any: ...
+    async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> Any: ...
+
+    def fetched(self) -> int:
+        """How often a file was fetched."""
 
     def replies(self) -> list[Any]:
         """What the bot says to all, but for what is nothing but a file."""
@@ -66,10 +70,16 @@ class SlackTalk:
         self.channel = self.sandbox.channels[channel]
         self.root: SlackMessage | None = None
 
-    async def say(self, text: str, *, user: str = "ada") -> SlackMessage:
-        said = await self.bot.ask(user, self.channel.id, text, thread_ts=self.root.ts if self.root else None)
+    async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> SlackMessage:
+        sent = [SlackFile(f"F{number}", name, data) for number, (name, data) in enumerate((files or {}).items())]
+        said = await self.bot.ask(
+            user, self.channel.id, text, thread_ts=self.root.ts if self.root else None, files=sent
+        )
         self.root = self.root or said
         return said
+
+    def fetched(self) -> int:
+        return sum(call.method == "download" for call in self.sandbox.calls)
 
     def replies(self) -> list[SlackMessage]:
         return [m for m in self._own() if m.ephemeral_to is None and not m.files]
@@ -106,8 +116,11 @@ class DiscordTalk:
         self.sandbox = bot.server
         self.place = place
 
-    async def say(self, text: str, *, user: str = "ada") -> DiscordMessage:
-        return await self.bot.ask(user, self.place, text)
+    async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> DiscordMessage:
+        return await self.bot.ask(user, self.place, text, files=files)
+
+    def fetched(self) -> int:
+        return len(self.sandbox.downloads)
 
     def replies(self) -> list[DiscordMessage]:
         return [m for m in self._own() if m.ephemeral_to is None]

@@ -11,10 +11,9 @@ import sqlalchemy as sa
 from channels import words
 from core.approvals import OTHERS
 from core.store.schema import approvals, state
-from core.tools import Tool
+from core.tools import Tool, adapt
 from sandbox.models import Call, Pause, Say
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, shows, talking, texts
-from tests.channels.wiring import Asking
 
 RULED = [words.APPROVE, words.ALWAYS, words.DENY]
 
@@ -45,8 +44,8 @@ class Till:
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}
 
 
-def asking(till: Till, *tools: Any, **more: Any) -> Asking:
-    return Asking((till.tool, *tools), **more)
+def asking(till: Till, *tools: Any, **more: Any) -> dict[str, Any]:
+    return {"tools": [adapt(tool) for tool in (till.tool, *tools)], **more}
 
 
 def pays(to: str = "Grace") -> Call:
@@ -67,7 +66,7 @@ async def asked(talk: Talk, count: int = 1) -> list[Any]:
 
 async def test_a_call_is_shown_with_its_arguments_and_made_when_it_is_approved(sandbox: Any, tmp_path: Path) -> None:
     till = Till()
-    async with talking(sandbox, tmp_path, [Say("I'd pay."), pays("Bob")], "Done.", asking=asking(till)) as talk:
+    async with talking(sandbox, tmp_path, [Say("I'd pay."), pays("Bob")], "Done.", core=asking(till)) as talk:
         await talk.say("pay!")
         (request,) = await asked(talk)
         (turn,) = await talk.bot.settled(1)
@@ -98,7 +97,7 @@ async def told(talk: Talk) -> list[str]:
 
 async def test_a_call_that_is_denied_is_not_made_and_the_model_is_told(sandbox: Any, tmp_path: Path) -> None:
     till = Till()
-    async with talking(sandbox, tmp_path, pays(), "As you like.", asking=asking(till)) as talk:
+    async with talking(sandbox, tmp_path, pays(), "As you like.", core=asking(till)) as talk:
         await talk.say("pay!")
         await asked(talk)
         assert texts(talk)[0] == words.ASKS
@@ -110,7 +109,7 @@ async def test_a_call_that_is_denied_is_not_made_and_the_model_is_told(sandbox: 
 
 async def test_what_nobody_decides_in_time_is_denied(sandbox: Any, tmp_path: Path) -> None:
     till = Till()
-    async with talking(sandbox, tmp_path, pays(), "Too late.", asking=asking(till)) as talk:
+    async with talking(sandbox, tmp_path, pays(), "Too late.", core=asking(till)) as talk:
         await talk.say("pay!")
         await asked(talk)
         await talk.bot.settled(1)
@@ -125,7 +124,7 @@ async def test_what_nobody_decides_in_time_is_denied(sandbox: Any, tmp_path: Pat
 
 async def test_a_reset_denies_what_waits(sandbox: Any, tmp_path: Path) -> None:
     till = Till()
-    async with talking(sandbox, tmp_path, pays(), "Hello.", asking=asking(till)) as talk:
+    async with talking(sandbox, tmp_path, pays(), "Hello.", core=asking(till)) as talk:
         await talk.say("pay!")
         (request,) = await asked(talk)
         approve = request.buttons[words.APPROVE]
@@ -142,13 +141,13 @@ async def test_a_reset_denies_what_waits(sandbox: Any, tmp_path: Path) -> None:
 
 async def test_a_request_outlives_the_process_and_other_messages(sandbox: Any, tmp_path: Path) -> None:
     till = Till()
-    async with talking(sandbox, tmp_path, pays(), "Yes?", asking=asking(till)) as talk:
+    async with talking(sandbox, tmp_path, pays(), "Yes?", core=asking(till)) as talk:
         await talk.say("pay!")
         await asked(talk)
         await talk.say("and?")
         await shows(talk, lambda found: found[-1] == "Yes?")
         await talk.bot.settled(2)
-    async with talking(sandbox, tmp_path, "Paid.", "Bye.", asking=asking(till)) as talk:
+    async with talking(sandbox, tmp_path, "Paid.", "Bye.", core=asking(till)) as talk:
         await talk.press(words.APPROVE)
         await shows(talk, lambda found: found[-1] == "Paid." and "✅" in found[1])
         assert till.paid == ["Grace"]
@@ -162,7 +161,7 @@ async def test_a_request_outlives_the_process_and_other_messages(sandbox: Any, t
 async def test_a_call_that_was_approved_is_made_once_whenever_the_process_dies(sandbox: Any, tmp_path: Path) -> None:
     till = Till()
     till.go_on.clear()
-    async with talking(sandbox, tmp_path, pays(), "Perhaps.", asking=asking(till)) as talk:
+    async with talking(sandbox, tmp_path, pays(), "Perhaps.", core=asking(till)) as talk:
         await talk.say("pay!")
         await asked(talk)
         await talk.bot.settled(1)
@@ -177,7 +176,7 @@ async def test_a_call_that_was_approved_is_made_once_whenever_the_process_dies(s
 
 async def test_a_question_that_is_edited_takes_what_it_has_asked_for_with_it(sandbox: Any, tmp_path: Path) -> None:
     till = Till()
-    async with talking(sandbox, tmp_path, pays(), "Never mind.", asking=asking(till)) as talk:
+    async with talking(sandbox, tmp_path, pays(), "Never mind.", core=asking(till)) as talk:
         await talk.say("pay!")
         await asked(talk)
         (turn,) = await talk.bot.settled(1)
@@ -195,7 +194,7 @@ async def test_a_question_that_is_edited_takes_what_it_has_asked_for_with_it(san
 async def test_a_stop_has_what_was_decided_and_waits_decided_anew(sandbox: Any, tmp_path: Path) -> None:
     till = Till()
     script = [pays(), [Say("Once"), Pause(60)], "Paid."]
-    async with talking(sandbox, tmp_path, *script, asking=asking(till)) as talk:
+    async with talking(sandbox, tmp_path, *script, core=asking(till)) as talk:
         await talk.say("pay!")
         await asked(talk)
         await talk.bot.settled(1)
@@ -223,7 +222,7 @@ async def test_a_run_goes_on_when_all_that_it_asks_for_is_decided_and_may_ask_ag
         return "seen"
 
     first = [pays("Grace"), pays("Ada"), Call("look", {})]
-    async with talking(sandbox, tmp_path, first, pays("Bob"), "All done.", asking=asking(till, look)) as talk:
+    async with talking(sandbox, tmp_path, first, pays("Bob"), "All done.", core=asking(till, look)) as talk:
         await talk.say("pay!")
         await asked(talk, 2)
         await talk.bot.settled(1)
@@ -247,7 +246,7 @@ async def test_a_tool_that_is_allowed_for_good_asks_no_more_until_the_session_is
 ) -> None:
     till = Till()
     script = [pays(), "One.", pays("Ada"), "Two.", pays("Bob")]
-    async with talking(sandbox, tmp_path, *script, asking=asking(till)) as talk:
+    async with talking(sandbox, tmp_path, *script, core=asking(till)) as talk:
         await talk.say("pay!")
         await asked(talk)
         await talk.bot.settled(1)
@@ -271,7 +270,7 @@ async def test_a_tool_that_is_allowed_for_good_asks_no_more_until_the_session_is
 async def test_somebody_else_than_who_asked_may_have_to_decide(sandbox: Any, tmp_path: Path, by: str) -> None:
     till = Till() if by == "the settings" else Till(approvers=(OTHERS,), always=False)
     approvers = (OTHERS,) if by == "the settings" else ("asker",)
-    async with talking(sandbox, tmp_path, pays(), "Paid.", asking=asking(till, approvers=approvers)) as talk:
+    async with talking(sandbox, tmp_path, pays(), "Paid.", core=asking(till, approvers=approvers)) as talk:
         await talk.say("pay!")
         (request,) = await asked(talk)
         assert list(request.buttons) == [words.APPROVE, words.DENY]

@@ -140,7 +140,10 @@ async def test_a_file_that_was_never_sent_whole_is_sent_anew(
             await shows(talk, lambda found: any(words.IN_FILE in text for text in found))
             await talk.bot.worker.stop(5)
         (left,) = await talk.bot.turn_rows()
-        chunks = [*left.chunks[:2], "file:F0NOTHING00" if sandbox.api_url.endswith("/api/") else left.chunks[2]]
+        chunks = [
+            *left.chunks[:2],
+            "file:F0NOTHING00:answer.md" if sandbox.api_url.endswith("/api/") else left.chunks[2],
+        ]
         for message in [m for m in sandbox.messages("general") if getattr(m, "files", ())]:
             message.deleted = True
         await talk.bot.restarted(chunks=chunks)

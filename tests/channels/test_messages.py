@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from channels import messages
 from channels.budget import Budget, Window
 from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priority
-from channels.messages import Edited, MessageSurface, Posted
+from channels.messages import Edited, MessageSurface, Posted, RecordFile
 from channels.receipts import Address, Receipts
 from core.errors import SurfaceError
 
@@ -72,13 +72,14 @@ class Board(MessageSurface):
         self.edited.set()
         return Edited.DONE
 
-    async def _attach(self, file: File, last: str, known: str | None, record: Callable[[str], Awaitable[None]]) -> None:
+    async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
         if not self.takes_files:
-            raise SurfaceError("no files here")
-        if known is None:
-            await record(known := f"f{self.calls}")
-        self.calls += 1
-        self.files[known] = file
+            raise SurfaceError("no")
+        for file in files:
+            if (id_ := known.get(file.name)) is None:
+                await record(file.name, id_ := f"f{len(self.files)}")
+            self.calls += 1
+            self.files[id_] = file
 
     async def _detach(self, file_id: str) -> None:
         self.files.pop(file_id, None)
@@ -106,12 +107,12 @@ class Known:
         texts: list[str],
         priority: Priority = Priority.FINAL,
         controls: Sequence[Button] = (),
-        file: File | None = None,
+        files: Sequence[File] = (),
     ) -> bool:
-        plan = Plan([Chunk(0, 0, text) for text in texts], priority, controls, file)
+        plan = Plan([Chunk(0, 0, text) for text in texts], priority, controls, files)
         shown = await board.show(plan, tuple(self.ids), self.record)
         if shown:
-            del self.ids[len(texts) + (file is not None) :]
+            del self.ids[len(texts) + len(files) :]
         return shown
 
 
@@ -218,16 +219,22 @@ async def test_the_buttons_are_under_the_last_message_and_nowhere_else() -> None
 
 async def test_a_file_comes_once_and_goes_with_the_plan_that_has_it() -> None:
     board, known = Board(), Known()
-    await known.show(board, ["one", "two"], file=FILE)
+    await known.show(board, ["one", "two"], files=[FILE])
     before = board.calls
-    await known.show(board, ["one", "two"], file=FILE)
+    await known.show(board, ["one", "two"], files=[FILE])
     assert (board.calls, list(board.files.values())) == (before, [FILE])
 
     other = Board()  # after a restart
     other.messages, other.files = board.messages, board.files
     known.ids = await other.find(known.ids)
-    await known.show(other, ["one", "two"], file=FILE)
+    await known.show(other, ["one", "two"], files=[FILE])
     assert list(other.files.values()) == [FILE]
+    plot = File("plot.png", b"a curve")
+    await known.show(other, ["one"], files=[FILE, plot])  # where the second message was, there is a file now
+    assert (list(other.files.values()), len(known.ids)) == ([FILE, plot], 3)
+    assert known.ids[1:] == [f"file:{id_}:{file.name}" for id_, file in other.files.items()]
+    await known.show(other, ["one", "two"], files=[plot])
+    assert (list(other.files.values()), len(known.ids)) == ([plot], 3)
     await known.show(other, ["one"])
     assert (other.files, len(known.ids)) == ({}, 1)
 
@@ -236,5 +243,5 @@ async def test_a_file_that_is_refused_is_told_when_all_else_is_shown() -> None:
     board, known = Board(), Known()
     board.takes_files = False
     with pytest.raises(FileRefusedError):
-        await known.show(board, ["one", "two"], file=FILE)
+        await known.show(board, ["one", "two"], files=[FILE])
     assert list(board.messages.values()) == ["one", "two"]

@@ -14,7 +14,7 @@ from channels import words
 from channels.channel import Button, File, Limits, Plan, Priority, Record
 from channels.reply import Reply
 from channels.words import PLACEHOLDER
-from core.errors import SurfaceError
+from core.errors import SurfaceError, TurnLostError
 
 
 class Board:
@@ -393,6 +393,22 @@ def test_whatever_was_fed_the_close_leaves_just_the_plan_of_the_last_text(
         assert board.log[-1].removeprefix("keep ").split() == list(board.messages) or board.log[-1] == "begun"
 
     asyncio.run(main())
+
+
+async def test_a_reply_that_is_another_workers_is_shown_no_more(board: Board) -> None:
+    is_lost = False
+
+    async def hold() -> None:
+        if is_lost:
+            raise TurnLostError("it is another worker's")
+
+    async with on(board, hold=hold) as reply:
+        reply.feed("mine")
+        await board.until(lambda: board.shown == ["mine"])
+        is_lost = True
+        with pytest.raises(TurnLostError):
+            await reply.close("late")
+    assert board.shown == ["mine"]
 
 
 async def test_buttons_stand_under_what_grows_and_others_under_what_has_ended(board: Board) -> None:

@@ -1,20 +1,24 @@
 """What stands behind an adapter: the real core with a scripted model, wired as the program wires it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from google.adk.tools.base_tool import BaseTool
 
 from channels.answer import Answerer
+from channels.attachments import ALLOWANCE, Allowance
 from channels.channel import Channel
+from channels.context import TOKENS, Context
 from channels.desk import Desk
 from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app
 from core.approvals import ASKER, Approvals
+from core.artifacts import Artifacts
 from core.conversations import Conversations, Follow
 from core.errors import StoreError
 from core.feedback import Feedback
@@ -31,10 +35,9 @@ from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
-from core.tools import adapt
 from core.turns import Turn, Turns
 from core.worker import Worker
-from sandbox.models import ScriptedOpenAI
+from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests import tables
 
 #: What may be chosen; and how many tokens of history are sent.
@@ -44,11 +47,19 @@ MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
 BOUNDS = Bounds()
 
 
+#: A scripted model of each vendor, and its full name.
+MODEL_SERVERS: Mapping[str, tuple[Any, str]] = {
+    "openai": (ScriptedOpenAI, "openai/scripted"),
+    "anthropic": (ScriptedAnthropic, "anthropic/scripted"),
+    "gemini": (ScriptedGemini, "gemini-scripted"),
+}
+
+
 @dataclass
 class Core:
     """The parts; `channels` is where the adapter goes."""
 
-    model: ScriptedOpenAI
+    model: Any
     database: Database
     turns: Turns
     inbox: Inbox
@@ -60,17 +71,6 @@ class Core:
     channels: dict[str, Channel] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Asking:
-    """What the agent can do, and who decides on what of it asks."""
-
-    tools: Sequence[Any] = ()
-    approvers: Sequence[str] = (ASKER,)
-
-
-NO_ASKING = Asking()
-
-
 @asynccontextmanager
 async def core_of(
     tmp_path: Path,
@@ -78,24 +78,28 @@ async def core_of(
     time_limit: float,
     most_messages: int,
     follow: Follow = "asker",
-    asking: Asking = NO_ASKING,
+    approvers: Sequence[str] = (ASKER,),
+    vendor: str = "openai",
+    tools: Sequence[BaseTool] = (),
+    allowance: Allowance = ALLOWANCE,
+    context_tokens: int = TOKENS,
 ) -> AsyncIterator[Core]:
     async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(ScriptedOpenAI(script[0] if callable(script[0]) else list(script)))
+        server, full_name = MODEL_SERVERS[vendor]
+        model = await stack.enter_async_context(server(script[0] if callable(script[0]) else list(script)))
         database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
         stack.push_async_callback(database.aclose)
         await tables.lay(database)
-        endpoints = Endpoints(openai_api_key="sk-test-key-of-the-sandbox", openai_base_url=model.base_url)
-        provider, name = make_provider("openai/scripted", endpoints)
+        provider, name = make_provider(full_name, _endpoints(model.base_url))
         stack.push_async_callback(provider.aclose)
         sessions = SessionService(database, TokenCounter(tmp_path), agent="parley")
         app = make_app(
             AgentConfig(name="parley"),
             model=ModelAdapter(model=name, provider=provider),
-            tools=[adapt(tool) for tool in asking.tools],
+            tools=tools,
             journal=Journal(database),
         )
-        runtime = AgentRuntime(app, sessions)
+        runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
         stack.push_async_callback(runtime.aclose)
         turns, channels = await successor(database), dict[str, Channel]()
 
@@ -105,13 +109,34 @@ async def core_of(
         worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
         conversations = Conversations(database, turns, worker, app=app.name, models=MODELS, budget=BUDGET)
-        approvals = Approvals(database, turns, worker, approvers=asking.approvers, pauses=(0.01, 0.01))
+        approvals = Approvals(database, turns, worker, approvers=approvers, pauses=(0.01, 0.01))
+        context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
         answerer = Answerer(
-            runtime, turns, channels, conversations, approvals, time_limit=time_limit, most_messages=most_messages
+            runtime,
+            turns,
+            channels,
+            conversations,
+            context,
+            approvals=approvals,
+            time_limit=time_limit,
+            most_messages=most_messages,
+            allowance=allowance,
         )
         desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, approvals, answerer.reask, follow)
         places, leadership = Places(database), Leadership(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
+
+
+def _endpoints(address: str) -> Endpoints:
+    key = "sk-test-key-of-the-sandbox"
+    return Endpoints(
+        google_api_key=key,
+        google_base_url=address,
+        openai_api_key=key,
+        openai_base_url=address,
+        anthropic_api_key=key,
+        anthropic_base_url=address,
+    )
 
 
 async def successor(database: Database) -> Turns:

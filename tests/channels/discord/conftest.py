@@ -1,7 +1,7 @@
 """The Discord adapter against a Discord on this machine, with the real core behind it and a scripted model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 from discord.gateway import DiscordWebSocket
 
 from channels import words
+from channels.context import END
 from channels.discord import gateway
 from channels.discord.api import DiscordApi
 from channels.discord.channel import DiscordChannel
@@ -24,7 +25,7 @@ from core.conversations import Follow
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
 from sandbox.discord.permissions import PERMISSIONS
-from tests.channels.wiring import BOUNDS, NO_ASKING, Asking, Core, Wired, core_of, until
+from tests.channels.wiring import BOUNDS, Core, Wired, core_of, until
 from tests.sandbox.discord.shapes import SHAPES, faults_of_request
 
 __all__ = ["until"]
@@ -35,6 +36,10 @@ HISTORY = "GET /channels/{channel}/messages"
 COMMANDS = "/applications/{application}/commands"
 CALLBACK = "POST /interactions/{interaction}/{token}/callback"
 ANSWER = "PATCH /webhooks/{application}/{token}/messages/{message}"
+FOLLOW_UP = "POST /webhooks/{application}/{token}"
+
+#: What says something.
+SPOKEN = {POST, PATCH, ANSWER, FOLLOW_UP}
 
 #: Discord: the flag that suppresses embeds.
 NO_PREVIEWS = 1 << 2
@@ -52,7 +57,7 @@ async def discord_of(**options: Any) -> AsyncIterator[DiscordSandbox]:
         if SHAPES:
             known = [call for call in sandbox.calls if call.route in sandbox.faults.routes]
             assert sorted({fault for call in known for fault in faults_of_request(call)}) == []
-        spoken = [c for c in sandbox.calls if c.route in (POST, PATCH, ANSWER) and not is_ping(c.body.get("content"))]
+        spoken = [c for c in sandbox.calls if c.route in SPOKEN and not is_ping(c.body.get("content"))]
         assert [call.body for call in spoken if call.body.get("allowed_mentions") != {"parse": []}] == []
         assert [call.body for call in spoken if call.route == POST and not call.body["flags"] & NO_PREVIEWS] == []
         places = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]
@@ -156,6 +161,10 @@ class Bot(Wired):
         """What people said, in the newest request."""
         return [message["content"] for message in self.model.requests[-1]["messages"] if message["role"] == "user"]
 
+    def said_to_bot(self) -> list[str]:
+        """The same without what others said around it."""
+        return [said.rpartition(END)[2].strip() for said in self.said_to_model()]
+
 
 @asynccontextmanager
 async def running(
@@ -168,25 +177,17 @@ async def running(
     grace: float = 5,
     bounds: Bounds = BOUNDS,
     follow: Follow = "asker",
-    asking: Asking = NO_ASKING,
+    core: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
-        core = await stack.enter_async_context(
-            core_of(
-                tmp_path,
-                *script,
-                time_limit=time_limit,
-                most_messages=most_messages,
-                follow=follow,
-                asking=asking,
-            )
-        )
-        channel = core.channels[DiscordChannel.name] = DiscordChannel(
-            settings_of(server, **settings), core.desk, core.places, bounds, core.leadership
+        limits: dict[str, Any] = {"time_limit": time_limit, "most_messages": most_messages, "follow": follow}
+        made = await stack.enter_async_context(core_of(tmp_path, *script, **limits, **(core or {})))
+        channel = made.channels[DiscordChannel.name] = DiscordChannel(
+            settings_of(server, **settings), made.desk, made.places, bounds, made.leadership
         )
         stack.push_async_callback(channel.aclose)
-        bot = Bot(server, channel, core)
+        bot = Bot(server, channel, made)
         work = asyncio.create_task(bot.worker.run())
         try:
             if connect:
@@ -199,7 +200,8 @@ async def running(
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
 async def nothing_was_heard(bot: Bot) -> bool:

@@ -7,17 +7,15 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.discord import answers
 from channels.discord.interactions import ABOUT
 from channels.words import ENGLISH
 from core.errors import StoreError
 from core.inbox import Inbox
 from sandbox.discord import DiscordSandbox, Message
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import ANSWER, CALLBACK, POST, Bot, echo, running, until
+from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, running, until
 from tests.channels.wiring import MODELS
-
-FOLLOW_UP = "POST /webhooks/{application}/{token}"
-THREAD = "POST /channels/{channel}/messages/{message}/threads"
 
 
 async def told(bot: Bot, seen: list[Message], text: str) -> Message:
@@ -195,14 +193,20 @@ async def test_where_the_bot_cannot_write_the_answer_is_for_who_asked_alone(
         await told(bot, await server.command("ada", place, "reset"), words.RESET_DONE)
 
 
-async def test_a_long_answer_goes_on_in_further_messages_and_a_file(server: DiscordSandbox, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("most_messages", "shown"), [(5, 5), (20, 6)])
+async def test_a_long_answer_goes_on_in_as_many_messages_as_may_follow_and_the_last_has_the_whole_as_a_file(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_messages: int, shown: int
+) -> None:
+    monkeypatch.setattr(answers, "MESSAGES", answers.ANSWERS)  # it is not slow
     story = "\n\n".join(f"{number}: {'word ' * 300}".strip() for number in range(9))
-    async with running(server, tmp_path, story) as bot:
+    async with running(server, tmp_path, story, most_messages=most_messages) as bot:
         seen = await server.command("ada", server.open_group("us", "ada"), "ask", question="a story")
-        await server.wait_for(lambda: len(seen) == 5 and seen[-1].content.attachments)
-        assert [one.ephemeral_to is not None for one in seen] == [True] * 5
+        await server.wait_for(lambda: len(seen) == shown and seen[-1].content.attachments)
+        assert [one.ephemeral_to is not None for one in seen] == [True] * shown
         assert seen[-1].content.attachments[0].data.decode() == story
-        assert len(bot.calls(FOLLOW_UP)) == 4
+        assert seen[-1].content.text.endswith(words.IN_FILE)
+        assert len(bot.calls(FOLLOW_UP)) == shown - 1
+        assert (await bot.settled(1))[0].state == "done"
 
 
 async def test_an_answer_aside_can_be_stopped_and_rated_and_has_no_other_buttons(

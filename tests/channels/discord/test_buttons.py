@@ -71,7 +71,7 @@ async def test_a_press_is_acknowledged_before_anything_is_done_for_it(
         assert bot.calls(CALLBACK)[-1].status == 200
         raise StoreError("out of reach")
 
-    async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
+    async with running(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
         (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "half")
         await server.wait_for(lambda: words.STOP in answer.buttons)
         monkeypatch.setattr(Conversations, "stop_turn", failing)

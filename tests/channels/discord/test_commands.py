@@ -121,6 +121,17 @@ async def test_the_commands_are_registered_once(server: DiscordSandbox, tmp_path
             assert len(bot.calls(REGISTER)) == 1
 
 
+async def test_what_the_commands_do_is_told_in_each_language(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo):
+        commands = {command["name"]: command for command in server.commands}
+        korean = words.of("ko")
+        assert commands["reset"]["description_localizations"] == {"ko": korean(words.RESET_DOES)}
+        assert commands[words.ASK_ABOUT]["name_localizations"] == {"ko": korean(words.ASK_ABOUT)}
+        (question,) = commands["ask"]["options"]
+        assert question["description_localizations"] == {"ko": korean(words.ASK_WHAT)}
+        assert not commands["reset"].get("name_localizations")
+
+
 @pytest.mark.parametrize("there", [[], ["reset", "other"], ["other"], ["changed"]], ids=" ".join)
 async def test_any_other_commands_are_replaced(
     server: DiscordSandbox, client: discord.Client, tmp_path: Path, there: list[str]

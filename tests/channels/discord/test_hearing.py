@@ -35,7 +35,7 @@ async def test_a_reply_to_the_bot_that_calls_it_is_answered_in_the_same_session(
         (answer,) = await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
         reply = await server.say("grace", "general", "two", reply_to=answer)
         await bot.says(reply, "heard: Grace Hopper: two")
-        assert bot.said_to_model() == ["Ada Lovelace: one", "Grace Hopper: two"]
+        assert bot.said_to_bot() == ["Ada Lovelace: one", "Grace Hopper: two"]
 
 
 async def test_a_direct_message_needs_no_mention_and_no_name(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ async def test_channels_threads_and_posts_remember_each_their_own(server: Discor
         thread = await server.start_thread("ada", root, "a thread")
         post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} in the post")
         await bot.says(server.messages(post)[0], "heard: Ada Lovelace: in the post")
-        assert bot.said_to_model() == ["Ada Lovelace: in the post"]
+        assert bot.said_to_bot() == ["Ada Lovelace: in the post"]
         await bot.says(await bot.ask("ada", thread, "in the thread"), "heard: Ada Lovelace: in the thread")
-        assert bot.said_to_model() == ["Ada Lovelace: in the thread"]
+        assert bot.said_to_bot() == ["Ada Lovelace: in the thread"]
         await bot.says(await bot.ask("ada", "random", "elsewhere"), "heard: Ada Lovelace: elsewhere")
-        assert bot.said_to_model() == ["Ada Lovelace: elsewhere"]
+        assert bot.said_to_bot() == ["Ada Lovelace: elsewhere"]
         general, random, ideas = (server.channels[name].id for name in ("general", "random", "ideas"))
         assert [session.removeprefix(f"discord:{server.guild_id}:") for session in await bot.sessions()] == [
             general,
@@ -146,6 +146,10 @@ async def test_only_the_servers_that_are_named_are_served(server: DiscordSandbox
 async def test_files_and_bare_mentions_are_told_as_what_they_are(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         file = await server.say("ada", server.open_dm("ada"), "look", files={"plan.pdf": b"%PDF"})
-        await bot.says(file, "heard: look\n[Ada Lovelace sent files that you cannot open: plan.pdf]")
+        await bot.says(
+            file,
+            "heard: look\n[Ada Lovelace sent a file that you cannot open: "
+            "plan.pdf (4 bytes): I cannot make out what is in it]",
+        )
         bare = await server.say("ada", "general", bot.mention)
         await bot.says(bare, "heard: Ada Lovelace: [Ada Lovelace called you without saying anything]")

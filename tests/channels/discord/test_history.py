@@ -77,7 +77,8 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
         assert answered(bot, talk) == ["Grace Hopper: you"]
         assert answered(bot, direct) == [
             "hello",
-            "back?\n[Ada Lovelace sent files that you cannot open: plan.pdf]",
+            "back?\n[Ada Lovelace sent a file that you cannot open: "
+            "plan.pdf (4 bytes): I cannot make out what is in it]",
             "what",
         ]
         assert len(await bot.inbox_rows()) == 11

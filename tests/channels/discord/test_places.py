@@ -38,14 +38,14 @@ async def test_a_channel_can_be_a_conversation_with_each_person_in_it(server: Di
     async with running(server, tmp_path, echo, sessions="user") as bot:
         await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.says(await bot.ask("grace", "general", "two"), "heard: Grace Hopper: two")
-        assert bot.said_to_model() == ["Grace Hopper: two"]
+        assert bot.said_to_bot() == ["Grace Hopper: two"]
         root = await bot.ask("ada", "general", "three")
         await bot.says(root, "heard: Ada Lovelace: three")
-        assert bot.said_to_model() == ["Ada Lovelace: one", "Ada Lovelace: three"]
+        assert bot.said_to_bot() == ["Ada Lovelace: one", "Ada Lovelace: three"]
         thread = await server.start_thread("ada", root, "a thread")
         await bot.says(await bot.ask("ada", thread, "four"), "heard: Ada Lovelace: four")
         await bot.says(await bot.ask("grace", thread, "five"), "heard: Grace Hopper: five")
-        assert bot.said_to_model() == ["Ada Lovelace: four", "Grace Hopper: five"]
+        assert bot.said_to_bot() == ["Ada Lovelace: four", "Grace Hopper: five"]
         place = f"discord:{server.guild_id}:{server.channels['general'].id}"
         ada, grace = (server.people[name].id for name in ("ada", "grace"))
         assert set(await bot.sessions()) == {f"{place}:@{ada}", f"{place}:@{grace}", f"{place}:{thread.id}"}
@@ -72,11 +72,11 @@ async def test_each_question_in_a_channel_is_answered_in_a_thread_of_its_own(
         await says_in(bot, thread, "heard: Ada Lovelace: why is the sky\n\nblue?")
         assert bot.own("general") == []
         await bot.says(await server.say("ada", thread, "and at night?"), "heard: Ada Lovelace: and at night?")
-        assert len(bot.said_to_model()) == 2
+        assert len(bot.said_to_bot()) == 2
         other = await bot.ask("grace", "general", "x" * 200)
         await says_in(bot, await begun(bot, other), f"heard: Grace Hopper: {'x' * 200}")
         assert len((await begun(bot, other)).name) == ear.MOST_NAME
-        assert len(bot.said_to_model()) == 1
+        assert len(bot.said_to_bot()) == 1
         direct = await server.say("ada", server.open_dm("ada"), "hello")
         await bot.says(direct, "heard: hello")
         post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
@@ -195,6 +195,25 @@ async def test_in_a_free_channel_all_is_answered_but_what_is_for_others(server: 
         await server.say("ada", "random", "not here")
         await server.bot_says("robot", "general", "beep")
         assert await nothing_was_heard(bot)
+
+
+@pytest.mark.parametrize("auto_thread", [False, True])
+async def test_a_free_channel_that_is_muted_is_answered_when_the_bot_is_named(
+    server: DiscordSandbox, tmp_path: Path, auto_thread: bool
+) -> None:
+    free = frozenset({int(server.channels["general"].id)})
+    async with running(server, tmp_path, echo) as bot:
+        await bot.says(await bot.ask("ada", "general", "one"), "heard: Ada Lovelace: one")
+    async with running(server, tmp_path, echo, free_channels=free, auto_thread=auto_thread) as bot:
+        await bot.says(await server.say("ada", "general", "mute"), words.MUTED)
+        await server.say("ada", "general", "two")
+        assert await nothing_was_heard(bot)
+        await bot.says(await bot.ask("ada", "general", "listen"), words.LISTENING)
+        named = await server.say("ada", "general", "three")
+        if auto_thread:
+            await says_in(bot, await begun(bot, named), "heard: Ada Lovelace: three")
+        else:
+            await bot.says(named, "heard: Ada Lovelace: three")
 
 
 async def test_without_the_intent_the_start_says_that_free_channels_are_not_heard(

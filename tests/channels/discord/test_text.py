@@ -22,7 +22,8 @@ def test_the_mention_that_called_the_bot_is_taken_out_wherever_it_stands() -> No
 def test_ids_are_told_as_names_and_unknown_ones_as_numbers() -> None:
     names = {("@", 1): "Ada", ("@&", 1): "crew", ("#", 1): "general"}
     assert to_words("<@1> <@!1> <@&1> <#1>", names) == "@Ada @Ada @crew #general"
-    assert to_words("<@2> <#2> <t:1> <:smile:1>", names) == "@2 #2 <t:1> <:smile:1>"
+    assert to_words("<@2> <#2> <t:1:R> <a:smile:1>", names) == "@2 #2 1970-01-01 00:00 UTC :smile:"
+    assert to_words("</ask about:7> <id:guide> <t:999999999999>", names) == "/ask about #guide <t:999999999999>"
 
 
 @given(TEXTS | st.text())

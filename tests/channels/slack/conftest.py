@@ -1,7 +1,7 @@
 """The Slack adapter against a Slack on this machine, with the real core behind it and a scripted model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,23 +10,33 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.server import serving
 from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES
 from channels.slack import socket
 from channels.slack.channel import SlackChannel
+from channels.slack.http import PATH
 from channels.slack.login import PROMPTS, SlackSettings, client
 from channels.slack.manifest import manifest
 from channels.slack.streams import Streaming
 from core.conversations import Follow
+from core.vault import Vault
 from sandbox.slack import Message, SlackSandbox
-from tests.channels.wiring import BOUNDS, NO_ASKING, Asking, Core, Wired, core_of
+from tests.channels.wiring import BOUNDS, Core, Wired, core_of
+
+#: What the tokens of several workspaces are encrypted with.
+SECRET_KEY = "a key of thirty-two characters..."
+
+#: For what matters most, whichever way Slack tells it.
+BOTH_MODES = pytest.mark.parametrize("slack", ["socket", "http"], indirect=True)
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[SlackSandbox]:
+async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSandbox]:
     """One in which the app has what its manifest asks for, and nothing else."""
     async with SlackSandbox() as sandbox:
-        sandbox.install(manifest(prompts=PROMPTS))
+        address = "" if getattr(request, "param", "socket") == "socket" else "https://bot.example"
+        sandbox.install(manifest(prompts=PROMPTS, address=address))
         yield sandbox
 
 
@@ -37,7 +47,14 @@ def quick_pings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings_of(slack: SlackSandbox, streaming: Streaming = "edit") -> SlackSettings:
-    return SlackSettings(slack.bot_token, slack.app_token, slack.api_url, streaming)
+    return SlackSettings(
+        slack.bot_token,
+        slack.app_token,
+        slack.api_url,
+        streaming,
+        mode="socket" if slack.socket_mode else "http",
+        signing_secret=slack.signing_secret,
+    )
 
 
 @pytest.fixture
@@ -46,12 +63,17 @@ def web(slack: SlackSandbox) -> AsyncWebClient:
 
 
 class Bot(Wired):
-    """Everything between Slack and the model."""
+    """Everything between Slack and the model.
+
+    Attributes:
+        address: of its HTTP server, if it has one.
+    """
 
     def __init__(self, slack: SlackSandbox, channel: SlackChannel, core: Core) -> None:
         super().__init__(core)
         self.slack = slack
         self.channel = channel
+        self.address = ""
 
     @property
     def mention(self) -> str:
@@ -89,28 +111,29 @@ async def running(
     streaming: Streaming = "edit",
     bounds: Bounds = BOUNDS,
     follow: Follow = "asker",
-    asking: Asking = NO_ASKING,
+    secret_key: str = SECRET_KEY,
+    core: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> AsyncIterator[Bot]:
-    async with core_of(
-        tmp_path,
-        *script,
-        time_limit=time_limit,
-        most_messages=most_messages,
-        follow=follow,
-        asking=asking,
-    ) as core:
+    limits: dict[str, Any] = {"time_limit": time_limit, "most_messages": most_messages, "follow": follow}
+    async with core_of(tmp_path, *script, **limits, **(core or {})) as made:
         settings = replace(settings_of(slack, streaming), **more)
-        channel = core.channels[SlackChannel.name] = SlackChannel(settings, core.desk, core.places, bounds)
-        bot = Bot(slack, channel, core)
+        vault = Vault(made.database, secret_key) if settings.client_id else None
+        channel = made.channels[SlackChannel.name] = SlackChannel(settings, made.desk, made.places, bounds, vault)
+        bot = Bot(slack, channel, made)
         work = asyncio.create_task(bot.worker.run())
-        if connect:
-            await bot.channel.start()
-            await slack.wait_connected()
         try:
-            yield bot
+            async with serving(0, channel.routes) as port:
+                bot.address = f"http://127.0.0.1:{port}"
+                if connect:
+                    await channel.start()
+                    if settings.mode == "http":
+                        await slack.requests.verify(bot.address + PATH)
+                    await slack.wait_connected()
+                yield bot
+                await channel.stop()
         finally:
-            await bot.channel.stop()
+            await channel.stop()
             await bot.worker.stop(5)
             await asyncio.wait_for(work, 5)
             await channel.aclose()

@@ -15,7 +15,7 @@ from core.inbox import Inbox
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import Message, SlackSandbox
 from sandbox.slack.controls import controls
-from tests.channels.slack.conftest import Bot, running
+from tests.channels.slack.conftest import BOTH_MODES, Bot, running
 
 EITHER = pytest.mark.parametrize("streaming", ["edit", "native"])
 
@@ -60,6 +60,7 @@ async def test_they_come_with_the_end_of_a_stream_and_cost_no_call(slack: SlackS
 
 
 @EITHER
+@BOTH_MODES
 async def test_regenerate_answers_anew_in_the_same_message_for_who_asked(
     slack: SlackSandbox, tmp_path: Path, streaming: Any
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.context import END
 from core.errors import StoreError
 from core.inbox import Inbox
 from sandbox.models import Pause, Say
@@ -15,7 +16,8 @@ from tests.channels.slack.conftest import running
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
 async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_was_edited(

@@ -5,16 +5,18 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.context import END
 from channels.slack import channel as channel_module
 from core.errors import SettingsError, StoreError
 from core.inbox import Inbox
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import BOTH_MODES, running
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
 def acknowledged(slack: SlackSandbox) -> bool:
@@ -22,6 +24,7 @@ def acknowledged(slack: SlackSandbox) -> bool:
     return ids == {envelope.id for envelope in slack.envelopes if envelope.acknowledged_at is not None}
 
 
+@BOTH_MODES
 async def test_a_mention_is_answered_in_its_thread_with_the_speakers_name_before_it(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
@@ -54,6 +57,7 @@ async def test_a_follow_up_needs_no_mention_where_the_bot_speaks_already(slack: 
         assert len(await bot.inbox_rows()) == 2
 
 
+@BOTH_MODES
 async def test_an_event_that_comes_again_is_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await bot.ask("ada", "general", "one")
@@ -129,7 +133,7 @@ async def test_messages_in_quick_succession_are_answered_in_order_and_who_waits_
 async def test_files_are_told_to_the_model_by_name(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         question = await slack.say("ada", slack.open_dm("ada"), "look", files=["plan.pdf"])
-        told = "heard: look\n[ada sent files that you cannot open: plan.pdf]"
+        told = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
         await bot.shows(question, lambda texts: told in texts)
 
 

@@ -6,16 +6,18 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.context import END
 from channels.slack.commands import COMMANDS, MOST
 from core.conversations import Conversations
 from core.errors import StoreError
 from sandbox.models import Pause, Say
 from sandbox.slack import Message, SlackSandbox
-from tests.channels.slack.conftest import Bot, running
+from tests.channels.slack.conftest import BOTH_MODES, Bot, running
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
 async def said(bot: Bot, user: str, channel: Any, command: str, text: str = "") -> Message:
@@ -45,6 +47,7 @@ async def test_reset_starts_over_where_the_asker_spoke_if_that_was_in_one_thread
         assert asked(bot) == ["ada: two"]
 
 
+@BOTH_MODES
 async def test_of_several_threads_the_asker_chooses_and_sees_what_became_of_it(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
@@ -171,3 +174,14 @@ async def test_each_command_is_also_a_word_to_the_bot(slack: SlackSandbox, tmp_p
         await bot.ask("ada", "general", spoken, thread_ts=question.ts)
         await slack.wait_for(lambda: len(bot.thread(question)) > before + 1)
         assert len(await bot.turn_rows()) == 1
+
+
+async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, "So it is. " * 500) as bot:
+        direct = slack.open_dm("ada")
+        question = await slack.say("ada", direct, "why?")
+        await bot.settled(1)
+        slack.faults.lose_reply("files.completeUploadExternal")
+        await slack.command("ada", direct, "/export")
+        await slack.wait_for(lambda: any(message.text == words.EXPORTED for message in slack.messages(direct)))
+        assert sum(bool(message.files) for message in bot.thread(question)) == 1

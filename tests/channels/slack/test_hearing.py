@@ -187,3 +187,29 @@ def test_the_first_words_are_the_title() -> None:
     assert title.startswith("why is this (https://a.example) & that so")
     assert len(title) <= TITLE_SIZE
     assert "title" not in call(**DIRECT, text=f"<@{BOT}>").inbound.address
+
+
+OUTSIDE = {"user_team": "T2", "team": "T2"}
+
+
+@pytest.mark.parametrize(
+    ("event", "envelope", "is_heard"),
+    [
+        (OUTSIDE, {"is_ext_shared_channel": True}, False),
+        ({"team": "T2"}, {"is_ext_shared_channel": True}, False),
+        ({}, {"is_ext_shared_channel": True}, False),
+        ({"team": "T1"}, {"is_ext_shared_channel": True}, True),
+        (OUTSIDE, {}, False),
+        (OUTSIDE, {"is_ext_shared_channel": False}, True),
+        ({"user_team": "E1"}, {"is_ext_shared_channel": True, "enterprise_id": "E1"}, True),
+        ({}, {}, True),
+    ],
+)
+def test_people_from_outside_are_heard_only_where_they_are_served(
+    event: dict[str, Any], envelope: dict[str, Any], is_heard: bool
+) -> None:
+    body = payload(_SAID | MENTION | event, **envelope)
+    assert (hear(body) is not None) == is_heard
+    found = hear(body, external=True)
+    assert found is not None
+    assert found.inbound.session_id == "slack:T1:C1:100.000200"

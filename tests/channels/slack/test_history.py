@@ -7,7 +7,7 @@ import pytest
 
 from channels import gaps, words
 from channels.gaps import Bounds
-from channels.slack import history, socket
+from channels.slack import history, proof
 from core.errors import StoreError
 from core.inbox import Inbox
 from sandbox.slack import Message, SlackSandbox
@@ -78,7 +78,9 @@ async def test_what_was_said_to_the_bot_while_it_was_away_is_answered_once_and_i
         assert answered(slack, followed) == ["ada: one", "ada: two", "ada: three"]
         assert answered(slack, called) == ["grace: anybody?", "grace: and?"]
         assert answers(slack, in_thread) == ["heard: grace: you"]
-        assert answers(slack, again) == ["heard: back?\n[ada sent files that you cannot open: plan.pdf]"]
+        assert answers(slack, again) == [
+            "heard: back?\n[ada sent a file that you cannot open: plan.pdf: I cannot make out what is in it]"
+        ]
         assert answers(slack, direct) == ["heard: hello", "heard: more"]
         assert answers(slack, edited) == ["heard: linus: what"]
         assert len(await bot.inbox_rows()) == 11
@@ -145,7 +147,7 @@ async def test_what_was_said_before_a_conversation_was_started_over_stays_unansw
 async def test_an_old_thread_stays_quiet_unless_the_bot_is_called(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket, "PROOF_INTERVAL", 0.02)
+    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.02)
     async with running(slack, tmp_path, echo) as bot:
         quiet = await bot.ask("ada", "general", "one")
         called = await bot.ask("ada", "general", "one")
@@ -290,7 +292,7 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gaps, "KEEP_SECONDS", 0.02)
-    monkeypatch.setattr(socket, "PROOF_INTERVAL", 0.02)
+    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.02)
     async with running(slack, tmp_path, echo) as bot:
         await slack.say("ada", slack.open_dm("ada"), "hello")
         await bot.at_rest(1)

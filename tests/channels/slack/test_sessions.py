@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from channels.context import END
 from channels.slack import sessions
 from channels.slack.api import SlackApi
 from channels.slack.login import PROMPTS
@@ -17,7 +18,8 @@ from tests.channels.slack.conftest import running
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
 async def test_who_opens_the_direct_messages_sees_what_he_may_ask(slack: SlackSandbox, tmp_path: Path) -> None:

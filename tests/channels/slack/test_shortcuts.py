@@ -4,15 +4,18 @@ from pathlib import Path
 from typing import Any
 
 from channels import words
+from channels.context import END
 from channels.slack.shortcuts import ASK, KEPT, RESET
 from sandbox.slack import File, SlackSandbox
-from tests.channels.slack.conftest import running
+from tests.channels.slack.conftest import BOTH_MODES, running
 
 
 def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+    """What was said to it, without what others said around it."""
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
 
 
+@BOTH_MODES
 async def test_a_question_about_a_message_is_shown_and_answered_in_its_thread_with_the_message_as_a_quotation(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:

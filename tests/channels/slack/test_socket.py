@@ -1,12 +1,16 @@
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.socket import Socket
+from channels.slack.socket import Socket, Sockets
 from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import running
+from tests.channels.wiring import until
 
 
 @pytest.fixture
@@ -49,3 +53,41 @@ async def test_a_request_to_connect_anew_is_followed(slack: SlackSandbox, socket
     await slack.refresh_sockets()
     await slack.wait_connected()
     assert opened(slack) == 2
+
+
+async def test_of_two_sockets_one_stands_while_the_other_is_made_anew_and_each_event_is_answered_once(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, lambda asked: f"heard: {asked.text}", sockets=2) as bot:
+        await slack.wait_for(lambda: slack.connected == 2)
+        questions = [await bot.ask("ada", "general", f"question {n}") for n in range(6)]
+        await bot.settled(6)
+        line = bot.channel._line
+        assert isinstance(line, Sockets)
+        first = line._sockets[0]
+        await first.reopen()
+        assert slack.connected >= 1
+        during = await bot.ask("ada", "general", "in between")
+        await bot.shows(during, lambda texts: texts[1:] == ["heard: ada: in between"])
+        await slack.wait_for(lambda: slack.connected == 2)
+        assert all(len(bot.texts(question)) == 2 for question in questions)
+        assert line.heard_at > 0
+
+
+async def test_a_gap_is_opened_when_no_other_socket_has_stood_through_it(
+    slack: SlackSandbox, web: AsyncWebClient
+) -> None:
+    gaps = list[float]()
+    sockets = Sockets(AsyncApp(client=web), slack.app_token, count=2, proof=None, on_back=gaps.append)
+    await sockets.open()
+    try:
+        await slack.wait_for(lambda: slack.connected == 2)
+        await sockets._sockets[0].reopen()
+        await slack.wait_for(lambda: slack.connected == 2)
+        await until(lambda: sockets._sockets[0].has_stood(time.time()))
+        assert gaps == []
+        await slack.drop_sockets()
+        await slack.wait_for(lambda: slack.connected == 2)
+        await until(lambda: gaps)
+    finally:
+        await sockets.close()

@@ -28,7 +28,7 @@ hostile = st.lists(
         ("in <#C1|general> or <#C2>", "in #general or #C2"),
         ("<!here> <!channel> <!everyone>", "@here @channel @everyone"),
         ("<!here|@here>", "@here"),
-        ("<!subteam^S1|@team> <!subteam^S1>", "@team @subteam"),
+        ("<!subteam^S1|@team> <!subteam^S1>", "@team @S1"),
         ("<!date^1392734382^{date}|some day>", "some day"),
         ("<https://x.y/?a=1&amp;b=2>", "https://x.y/?a=1&b=2"),
         ("<https://x.y|the page>", "the page (https://x.y)"),

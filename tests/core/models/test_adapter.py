@@ -20,6 +20,7 @@ from core.models.provider import (
     Failed,
     ProviderEvent,
     Request,
+    Takes,
     Text,
     Thought,
     ToolCall,
@@ -40,6 +41,9 @@ class FakeProvider:
         self.stalls = stalls
         self.requests: list[Request] = []
         self.closed = 0
+
+    def takes(self, model: str) -> Takes:
+        return Takes({"image/png": 1_000}, total=1_500)
 
     async def stream(self, request: Request) -> AsyncIterator[ProviderEvent]:
         self.requests.append(request)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.errors import ProviderUnavailableError
 from core.models import merging
 from core.models.merging import Merging
-from core.models.provider import Done, Failed, ProviderEvent, Request, Text, Thought, ToolCall
+from core.models.provider import NOTHING, Done, Failed, ProviderEvent, Request, Takes, Text, Thought, ToolCall
 
 REQUEST = Request("m", ())
 Script = Sequence[ProviderEvent | asyncio.Event | Exception]
@@ -25,6 +25,10 @@ class Scripted:
     def __init__(self, script: Script) -> None:
         self._script = script
         self.is_closed = False
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return NOTHING
 
     async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
         try:
@@ -46,6 +50,10 @@ class Endless:
     """Says a word a millisecond."""
 
     name = "endless"
+
+    def takes(self, model: str) -> Takes:
+        del model
+        return NOTHING
 
     async def stream(self, _request: Request) -> AsyncIterator[ProviderEvent]:
         while True:

@@ -110,6 +110,8 @@ async def test_where_a_person_has_installed_it_the_app_has_its_interactions_and_
     [
         {"name": "this", "type": 3, "description": "menus show none"},
         {"name": "x" * 33, "type": 3},
+        {"name": "a", "type": 1, "description": "x", "name_localizations": {"ko": "Two words"}},
+        {"name": "a", "type": 1, "description": "x", "description_localizations": {"ko": "x" * 101}},
         {"name": "a", "type": 1, "description": "x", "options": [{"name": "A", "description": "x", "type": 3}]},
         {"name": "a", "type": 1, "description": "x", "options": [{"name": "a", "description": "", "type": 3}]},
         {

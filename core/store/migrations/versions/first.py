@@ -9,6 +9,25 @@ down_revision = None
 
 def upgrade() -> None:
     op.create_table(
+        "artifacts",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("session", sa.Text(), nullable=True),
+        sa.Column("run", sa.Text(), nullable=True),
+        sa.Column("kind", sa.Text(), nullable=True),
+        sa.Column("is_text", sa.Boolean(), nullable=False),
+        sa.Column("part", sa.Text(), nullable=False),
+        sa.Column("data", sa.LargeBinary(), nullable=True),
+        sa.Column("about", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_artifacts")),
+        sa.UniqueConstraint("scope", "owner", "name", "version", name=op.f("uq_artifacts_scope_owner_name_version")),
+    )
+    op.create_index("ix_artifacts_session_run", "artifacts", ["session", "run"], unique=False)
+    op.create_table(
         "blobs",
         sa.Column("session", sa.Text(), nullable=False),
         sa.Column("hash", sa.Text(), nullable=False),
@@ -206,4 +225,11 @@ def upgrade() -> None:
         sa.Column("lease", sa.Double(), nullable=False),
         sa.Column("live", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_workers")),
+    )
+    op.create_table(
+        "vault",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("sealed", sa.Text(), nullable=False),
+        sa.Column("expires_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_vault")),
     )

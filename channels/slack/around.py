@@ -1,0 +1,142 @@
+"""What was said around a question: in its thread by others, and in the messages that it passes on.
+
+Slack: `conversations.replies` has a thread, oldest first, its first message always before all; what was edited reads as
+it does now, and what was deleted is not there.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from channels.budget import Window
+from channels.channel import Around, Said
+from channels.slack.api import Answer, SlackApi
+from channels.slack.hearing import NAME, is_written, name_of
+from channels.slack.names import Names
+from channels.slack.said import PERMALINK, passed_on, said
+from channels.slack.text import to_words
+from channels.slack.tiers import TIER_3
+from core.background import Background
+from core.inbound import BOT, Inbound
+
+#: Slack: the most messages that one call tells. And the most calls for one question.
+PAGE = 999
+MOST_PAGES = 5
+
+#: For how many messages of a thread names are asked for: more of them find no place.
+NAMED = 200
+
+#: Slack: "hundreds of calls a minute".
+_PROOFS = Window(calls=100, seconds=60.5)
+
+
+class Surroundings:
+    """Looks it up."""
+
+    def __init__(self, api: SlackApi, names: Names) -> None:
+        self._api = api
+        self._names = names
+
+    async def look(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
+        """See `Channel.around`.
+
+        Raises:
+            SurfaceError: Slack is out of reach, or does not let the bot read there.
+        """
+        newest = messages[-1]
+        team, asked = str(newest.address["team"]), {str(message.address["ts"]): message for message in messages}
+        thread = await self._thread(messages, behind)
+        now = {message["ts"]: passed_on(message) for message in thread if message["ts"] in asked}
+        passed = [(message, part) for ts, message in asked.items() for part in now.get(ts) or message.brings]
+        before = []
+        if behind is not None:
+            bot = await self._bot(newest, any_said=bool(thread))
+            before = [
+                message
+                for message in thread
+                if is_written(message)
+                and message["ts"] not in asked
+                and message.get("user") != bot
+                and behind.since < float(message["ts"]) <= newest.sent_at
+            ]
+        others = {one.author: one for one in behind.others} if behind is not None else {}
+        near = [*before[:1], *before[-NAMED:]]
+        names = await self._names.of(
+            team,
+            [*map(said, near), *(str(part["text"]) for _, part in passed)],
+            {
+                *(str(message["user"]) for message in near if message.get("user") and not message.get("bot_id")),
+                *(part["author"] for _, part in passed if part["author"]),
+                *(author for author, one in others.items() if not one.is_bot),
+            },
+        )
+        return Around(
+            [
+                *(_before(message, names) for message in before),
+                *(_passed_on(message, part, names) for message, part in passed),
+            ],
+            {author: names.get(author) or str(one.address.get("name", "")) for author, one in others.items()},
+        )
+
+    async def _thread(self, messages: Sequence[Inbound], behind: Background | None) -> list[Answer]:
+        """What stands in the thread since the newest that the history holds, the questions included; nothing, if there
+        can be nothing to be known of it.
+        """
+        newest, root = messages[-1], str(messages[-1].address["thread_ts"] or messages[-1].address["ts"])
+        is_deep = any(str(message.address["ts"]) != root for message in messages)
+        if not (behind is not None and is_deep) and not any(PERMALINK in message.text for message in messages):
+            return []
+        since = min(behind.since if behind is not None else newest.sent_at, messages[0].sent_at)
+        about = {
+            "channel": newest.address["channel"],
+            "ts": root,
+            "oldest": f"{since:.6f}",
+            "latest": newest.address["ts"],
+            "inclusive": True,
+            "limit": PAGE,
+        }
+        api = self._api.at(str(newest.address["team"]))
+        budget = api.budget(("conversations.replies", newest.address["team"]), TIER_3)
+        found, cursor = dict[str, Answer](), ""
+        for _ in range(MOST_PAGES):
+            more = {"cursor": cursor} if cursor else {}
+            page = await api.call("conversations.replies", about | more, budget, reads=True) or {}
+            found |= {message["ts"]: message for message in page.get("messages", ())}
+            cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
+            if not cursor:
+                break
+        return list(found.values())
+
+    async def _bot(self, inbound: Inbound, *, any_said: bool) -> str:
+        """The bot's own user: an event tells it, and what people do else does not."""
+        known = str(inbound.address.get("bot", ""))
+        if known or not any_said:
+            return known
+        team = str(inbound.address["team"])
+        proofs = self._api.budget(("auth.test", team), _PROOFS)
+        answer = await self._api.at(team).call("auth.test", {}, proofs, reads=True)
+        return str((answer or {}).get("user_id", ""))
+
+
+def _before(message: Mapping[str, Any], names: Mapping[str, str]) -> Said:
+    bot = str(message.get("bot_id") or "")
+    user = str(message.get("user") or "")
+    parts = [said(message), *(f"[passed on] {part['name']}: {part['text']}" for part in passed_on(message))]
+    return Said(
+        author=f"{BOT}{bot}" if bot else user,
+        name=name_of(message, bot) if bot else names.get(user, user),
+        text=to_words("\n".join(filter(None, parts)), names),
+        at=float(message["ts"]),
+        opens=message.get("thread_ts", message["ts"]) == message["ts"],
+    )
+
+
+def _passed_on(message: Inbound, part: Mapping[str, str], names: Mapping[str, str]) -> Said:
+    author = part["author"]
+    return Said(
+        author=author or f"{NAME}:{part['name']}",
+        name=names.get(author) or part["name"] or "somebody",
+        text=to_words(part["text"], names),
+        at=float(part["ts"] or 0),
+        kind="forwarded",
+        to=message.event_key,
+    )

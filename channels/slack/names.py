@@ -1,0 +1,54 @@
+"""What people, channels and groups are called, for the ids by which Slack's notation names them."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+
+from channels.slack.api import SlackApi
+from channels.slack.people import FRESH, PATIENCE, People
+from channels.slack.text import channels_named, users_named
+from channels.slack.tiers import TIER_3
+from core.errors import SurfaceError
+from core.secrets import traced
+
+log = logging.getLogger(__name__)
+
+
+class Names:
+    """Asks Slack for the names that stand in what was said, and remembers them for a while."""
+
+    def __init__(self, api: SlackApi, people: People, *, patience: float = PATIENCE) -> None:
+        self._api = api
+        self._people = people
+        self._patience = patience
+        self._channels: dict[str, tuple[str, float]] = {}
+
+    async def of(self, team: str, texts: Iterable[str], users: Iterable[str] = ()) -> dict[str, str]:
+        """The names of those whom the texts mention, and of `users`, by their ids; who cannot be looked up goes by the
+        id.
+        """
+        said = list(texts)
+        people = {*users}.union(*map(users_named, said))
+        channels = list(set[str]().union(*map(channels_named, said)))
+        names, called = await asyncio.gather(
+            self._people.names(team, people),
+            asyncio.gather(*(self._channel(team, channel) for channel in channels)),
+        )
+        return names | dict(zip(channels, called, strict=True))
+
+    async def _channel(self, team: str, channel: str) -> str:
+        name, known_at = self._channels.get(channel, (channel, -FRESH))
+        if time.monotonic() - known_at < FRESH:
+            return name
+        budget = self._api.budget(("conversations.info", team), TIER_3)
+        try:
+            async with asyncio.timeout(self._patience):
+                api, about = self._api.at(team), {"channel": channel}
+                answer = await api.call("conversations.info", about, budget, reads=True)
+        except (SurfaceError, TimeoutError) as error:
+            log.info("a channel cannot be looked up: %s", traced(error))
+            return name
+        name = str((answer or {}).get("channel", {}).get("name") or channel)
+        self._channels[channel] = name, time.monotonic()
+        return name

@@ -1,0 +1,114 @@
+"""The workspaces that the app is installed in, and what it may speak there with."""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from channels.calls import PassingError, RefusedError
+from core.errors import SettingsError, StoreError
+from core.secrets import remember
+from core.vault import Vault
+
+log = logging.getLogger(__name__)
+
+#: Seconds for which a workspace is taken to be as it was: another process may hear that the app was uninstalled.
+FRESH = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What is known of a workspace, and since when, on the monotonic clock.
+
+    Attributes:
+        token: the bot's; None where the app is not installed.
+    """
+
+    token: str | None
+    known_at: float
+
+
+class Workspaces:
+    """Knows the bot's token by workspace; the vault keeps it."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._known: dict[str, Installed] = {}
+
+    async def verify(self) -> None:
+        """Try the key.
+
+        Raises:
+            SettingsError: the tokens were kept with another one.
+            StoreError: the database cannot be used.
+        """
+        await self._vault.verify()
+
+    async def add(self, team: str, about: Mapping[str, Any], token: str) -> None:
+        """The app was installed, or installed again.
+
+        Raises:
+            StoreError: the token cannot be kept.
+        """
+        remember(token)
+        await self._vault.put(_name(team), {**about, "token": token, "at": int(time.time())})
+        self._known[team] = Installed(token, time.monotonic())
+
+    async def remove(self, team: str, since: float) -> None:
+        """The app was uninstalled then (whole seconds since the epoch), or its token revoked. What was installed since
+        stays.
+
+        Raises:
+            StoreError: the token cannot be deleted.
+        """
+        try:
+            kept = await self._vault.get(_name(team))
+        except SettingsError:  # who cannot read it can delete it
+            kept = None
+        if kept is not None and since < kept["at"]:
+            return
+        await self._vault.remove(_name(team))
+        log.info("workspace %s is served no more: the app was uninstalled there", team)
+        self._known[team] = Installed(None, time.monotonic())
+
+    async def has(self, team: str) -> bool:
+        """Whether the app is installed there.
+
+        Raises:
+            SettingsError: its token was kept with another key.
+            StoreError: the database does not say.
+        """
+        return await self._token(team) is not None
+
+    async def token(self, team: str, method: str) -> str:
+        """What to call `method` with in that workspace.
+
+        Raises:
+            RefusedError: there is nothing to call it with.
+            PassingError: the database does not say.
+        """
+        try:
+            token = await self._token(team)
+        except StoreError as error:
+            raise PassingError("the database does not give the token") from error
+        except SettingsError as error:
+            log.error("%s", error)
+            raise RefusedError(method, "token_unreadable") from error
+        if token is None:
+            raise RefusedError(method, "not_installed")
+        return token
+
+    async def _token(self, team: str) -> str | None:
+        known = self._known.get(team)
+        if known is None or time.monotonic() - known.known_at > FRESH:
+            kept = await self._vault.get(_name(team))
+            token = None if kept is None else str(kept["token"])
+            if token is not None:
+                remember(token)
+            known = self._known[team] = Installed(token, time.monotonic())
+        return known.token
+
+
+def _name(team: str) -> str:
+    return f"slack:installation:{team}"

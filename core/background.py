@@ -1,0 +1,76 @@
+"""What the history of a conversation has of what was said there, for a turn that is about to run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from core.inbound import Inbound
+from core.sessions.reopening import is_stored
+from core.store.database import Database
+from core.store.schema import inbox, messages, turns
+from core.turns import Turn
+from core.waiting import readable
+
+#: Of how many others who take part in a conversation is told, at the most.
+OTHERS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """Attributes:
+    since: when the newest message was sent that the history holds, or that has ended it (seconds since the epoch); 0 if
+        it holds none.
+    others: of each who takes part besides those whom the turn answers, the newest message.
+    """
+
+    since: float = 0.0
+    others: tuple[Inbound, ...] = ()
+
+
+async def background(database: Database, turn: Turn) -> Background | None:
+    """What stands behind a turn; none if its run has stored already what it is asked, and goes on from that."""
+    async with database.read() as connection:
+        if (await connection.execute(sa.select(is_stored(turn.session_id, turn.generation, turn.origin)))).scalar():
+            return None
+        since: float = (await connection.execute(_since(turn))).scalar_one()
+        others = (await connection.execute(_others(turn))).scalars().all()
+    return Background(since, tuple(message for said in others if (message := readable(said))))
+
+
+def _since(turn: Turn) -> sa.Select[Any]:
+    """The inbox forgets what was answered long ago; of that, it is known when it came into the history."""
+    here = inbox.c.session == turn.session_id
+    answered = (
+        sa.select(inbox.c.sent_at)
+        .join(turns, turns.c.id == inbox.c.turn)
+        .where(here, inbox.c.generation == turn.generation, inbox.c.kind == "message", turns.c.id != turn.origin)
+        .where((turns.c.state == "done") | is_stored(turn.session_id, turn.generation, turns.c.id))
+        .order_by(inbox.c.sent_at.desc())
+        .limit(1)
+    )
+    kept = (
+        sa.select(messages.c.created_at)
+        .where(messages.c.session == turn.session_id, messages.c.generation == turn.generation)
+        .where(messages.c.role == "user")
+        .order_by(messages.c.id.desc())
+        .limit(1)
+    )
+    reset = sa.select(sa.func.max(inbox.c.sent_at)).where(here, inbox.c.outcome == "reset")
+    known = sa.func.coalesce(answered.scalar_subquery(), kept.scalar_subquery(), 0.0)
+    over = sa.func.coalesce(reset.scalar_subquery(), 0.0)
+    return sa.select(sa.case((known > over, known), else_=over))
+
+
+def _others(turn: Turn) -> sa.Select[tuple[object]]:
+    authors = {message.author for message in turn.messages}
+    newest = (
+        sa.select(sa.func.max(inbox.c.id).label("id"))
+        .where(inbox.c.session == turn.session_id, inbox.c.generation == turn.generation)
+        .where(inbox.c.inbound.is_not(None), inbox.c.author.not_in(authors))
+        .group_by(inbox.c.author)
+        .order_by(sa.func.max(inbox.c.id).desc())
+        .limit(OTHERS)
+        .subquery()
+    )
+    return sa.select(inbox.c.inbound).join(newest, newest.c.id == inbox.c.id).order_by(inbox.c.id)

@@ -1,0 +1,109 @@
+"""The vault: what is kept in the database and must not be read by whoever gets hold of the database."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from cryptography.fernet import Fernet, InvalidToken
+
+from core.errors import SettingsError
+from core.store.database import Database
+from core.store.schema import vault
+from core.store.upsert import insert_or_update
+
+#: The fewest characters that a key has: what is shorter can be guessed.
+SHORTEST_KEY = 32
+
+
+class Vault:
+    """Keeps JSON by name, encrypted and signed (Fernet: AES-128-CBC with HMAC-SHA256). What is kept under one name is
+    not good under another.
+
+    Args:
+        key: any text that cannot be guessed; who has another one reads nothing of what is here.
+    """
+
+    def __init__(self, database: Database, key: str) -> None:
+        self._database = database
+        self._fernet = Fernet(base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()))
+
+    async def put(self, name: str, value: Mapping[str, Any], *, seconds: float | None = None) -> None:
+        """Keep it, in the place of what is there.
+
+        Args:
+            seconds: for how long it is good; forever by default.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        sealed = self._fernet.encrypt(json.dumps([name, value]).encode()).decode()
+        async with self._database.write() as connection:
+            now = await connection.scalar(sa.select(self._database.now))
+            assert now is not None, "a database has a clock"
+            await connection.execute(sa.delete(vault).where(vault.c.expires_at < now))
+            until = None if seconds is None else now + seconds
+            await insert_or_update(connection, vault, {"name": name, "sealed": sealed, "expires_at": until})
+
+    async def get(self, name: str) -> Mapping[str, Any] | None:
+        """What is kept under that name, if it is still good.
+
+        Raises:
+            SettingsError: it was kept with another key.
+            StoreError: the database cannot be used.
+        """
+        async with self._database.read() as connection:
+            sealed = await connection.scalar(sa.select(vault.c.sealed).where(self._is(name)))
+        return None if sealed is None else self._open(name, sealed)
+
+    async def take(self, name: str) -> Mapping[str, Any] | None:
+        """The same, and take it away: of any number of takers, one gets it.
+
+        Raises:
+            SettingsError: it was kept with another key.
+            StoreError: the database cannot be used.
+        """
+        async with self._database.write() as connection:
+            taken = sa.delete(vault).where(self._is(name)).returning(vault.c.sealed)
+            sealed = await connection.scalar(taken)
+        return None if sealed is None else self._open(name, sealed)
+
+    async def remove(self, name: str) -> None:
+        """Take it away, if it is there.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        async with self._database.write() as connection:
+            await connection.execute(sa.delete(vault).where(vault.c.name == name))
+
+    async def verify(self) -> int:
+        """Try the key on all that is here; how much that is.
+
+        Raises:
+            SettingsError: there is something that was kept with another key.
+            StoreError: the database cannot be used.
+        """
+        async with self._database.read() as connection:
+            rows = (await connection.execute(sa.select(vault.c.name, vault.c.sealed))).all()
+        for name, sealed in rows:
+            self._open(name, sealed)
+        return len(rows)
+
+    def _is(self, name: str) -> sa.ColumnElement[bool]:
+        is_good = vault.c.expires_at.is_(None) | (vault.c.expires_at >= self._database.now)
+        return (vault.c.name == name) & is_good
+
+    def _open(self, name: str, sealed: str) -> Mapping[str, Any]:
+        try:
+            of, value = json.loads(self._fernet.decrypt(sealed))
+        except InvalidToken:
+            raise SettingsError(
+                "SECRET_KEY: it is not the one that the tokens in the database were kept with; set that one again"
+            ) from None
+        if of != name:
+            raise SettingsError(f"DATABASE_URL: what is kept there under {name} was kept under another name")
+        found: Mapping[str, Any] = value
+        return found

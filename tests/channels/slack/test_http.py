@@ -1,0 +1,142 @@
+"""HTTP mode: who calls is Slack or gets nothing, and what Slack brings twice is kept once."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import aiohttp.web
+import pytest
+
+from bot.server import serving
+from channels.slack import http, proof
+from core.errors import SettingsError, StoreError
+from core.inbox import Inbox
+from sandbox.slack import SlackSandbox
+from sandbox.slack.request_url import written
+from tests.channels.slack.conftest import Bot, running
+
+HTTP = pytest.mark.parametrize("slack", ["http"], indirect=True)
+
+
+def echo(asked: Any) -> str:
+    return f"heard: {asked.text}"
+
+
+async def post(bot: Bot, body: str, headers: dict[str, str], kind: str = "application/json") -> int:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(bot.address + http.PATH, data=body, headers={"Content-Type": kind, **headers}) as answer,
+    ):
+        return answer.status
+
+
+@HTTP
+async def test_what_is_not_signed_by_slack_or_was_long_ago_is_refused_unread(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+        told = next(e for e in slack.envelopes if e.payload["event"]["type"] == "app_mention").payload
+        forged = json.dumps({**told, "event": {**told["event"], "ts": "1700000000.000001"}})
+        good = slack.requests.signed(forged)
+        stranger = {**good, "X-Slack-Signature": "v0=" + "0" * 64}
+        old, early = (slack.requests.signed(forged, at=time.time() + off) for off in (-301, 301))
+        no_time = {**good, "X-Slack-Request-Timestamp": "soon"}
+        for headers in ({}, stranger, old, early, no_time, {**good, "X-Slack-Signature": "v0=ü"}):
+            assert await post(bot, forged, headers) == 401
+        assert await post(bot, forged + " ", good) == 401
+        assert await post(bot, "{", {}) == 401
+        assert len(await bot.inbox_rows()) == 1
+        assert len(bot.texts(question)) == 2
+        assert await post(bot, "{", slack.requests.signed("{")) == 500
+
+
+@HTTP
+async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+        body, kind = written("events_api", slack.envelopes[0].payload)
+        again = {"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
+        for more in ({}, again):
+            assert await post(bot, body, {**slack.requests.signed(body), **more}, kind) == 200
+        assert len(await bot.turn_rows()) == 1
+        assert len(bot.texts(question)) == 2
+
+
+async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "ANSWER_SECONDS", 0.4)
+    accept, slow = Inbox.accept, iter((0.6,))
+
+    async def accepting(self: Inbox, inbound: Any) -> Any:
+        await asyncio.sleep(next(slow, 0))
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(Inbox, "accept", accepting)
+    async with SlackSandbox(speed=5) as slack:
+        slack.socket_mode = False
+        async with running(slack, tmp_path, echo) as bot:
+            question = await bot.ask("ada", "general", "one")
+            await slack.wait_for(lambda: any(e.reason == "http_error" and e.acknowledged_at for e in slack.envelopes))
+            await bot.settled(1)
+            await bot.shows(question, lambda texts: len(texts) == 2)
+            assert len(await bot.inbox_rows()) == 1
+
+
+async def test_what_cannot_be_kept_is_refused_and_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept, failures = Inbox.accept, iter([StoreError("out of reach")] * 2)
+
+    async def failing(self: Inbox, inbound: Any) -> Any:
+        if error := next(failures, None):
+            raise error
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(Inbox, "accept", failing)
+    async with SlackSandbox(speed=20) as slack:
+        slack.socket_mode = False
+        async with running(slack, tmp_path, echo) as bot:
+            question = await bot.ask("ada", "general", "one")
+            await bot.shows(question, lambda texts: len(texts) == 2)
+            assert len(await bot.turn_rows()) == 1
+
+
+@HTTP
+async def test_a_token_that_slack_takes_no_more_leaves_the_bot_without_a_sign_of_life(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "PROOF_INTERVAL", 0.02)
+    async with running(slack, tmp_path, echo) as bot:
+        slack.faults.fail("auth.test", 1000, error="token_revoked")
+        await slack.wait_for(lambda: slack.calls[-1].error == "token_revoked")
+        heard_at = bot.channel.heard_at()
+        count = len(slack.calls)
+        await slack.wait_for(lambda: len(slack.calls) > count + 2)
+        assert bot.channel.heard_at() == heard_at
+
+
+@HTTP
+async def test_who_has_stopped_takes_nothing_more(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        await bot.channel.stop()
+        assert await post(bot, "{}", slack.requests.signed("{}")) == 503
+        await bot.channel.reconnect()
+        assert bot.channel.heard_at() > 0
+
+
+async def test_a_port_that_is_taken_is_told_and_without_routes_nobody_listens() -> None:
+    async with serving(0, [aiohttp.web.get("/", _page)]) as port:
+        with pytest.raises(SettingsError, match=f"PORT={port}"):
+            async with serving(port, [aiohttp.web.get("/", _page)]):
+                pass
+        async with serving(port, []) as none:
+            assert none == 0
+
+
+async def _page(_: aiohttp.web.Request) -> aiohttp.web.Response:
+    return aiohttp.web.Response()

@@ -1,0 +1,52 @@
+import time
+from dataclasses import replace
+
+import sqlalchemy as sa
+
+from core.background import background
+from core.inbox import Inbox
+from core.store.database import Database
+from core.store.schema import messages
+from core.turns import Turn, Turns
+from tests.core.conftest import done
+from tests.inbounds import inbound
+
+
+async def asked(database: Database, turn: Turn) -> None:
+    """The run of a turn stores its question."""
+    row = {"session": turn.session_id, "generation": turn.generation, "invocation_id": turn.origin, "role": "user"}
+    async with database.write() as connection:
+        await connection.execute(sa.insert(messages).values(**row, tool_calls=[], tokens=1, created_at=time.time()))
+
+
+async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others(
+    database: Database, inbox: Inbox, turns: Turns
+) -> None:
+    first = inbound("one", author="grace", sent_at=10.0)
+    await inbox.accept(first)
+    (turn,) = await turns.claim(1)
+    behind = await background(database, turn)
+    assert behind is not None
+    assert (behind.since, behind.others) == (0.0, ())
+    await asked(database, turn)
+    assert await background(database, turn) is None  # what it was asked is stored: nothing is to be added
+    await done(turns, turn)
+
+    lost = inbound("lost", sent_at=20.0)
+    await inbox.accept(lost)
+    (turn,) = await turns.claim(1)
+    await turns.end(turn, "failed")  # before it had stored anything
+    await inbox.accept(inbound("two", sent_at=30.0))
+    (turn,) = await turns.claim(1)
+    behind = await background(database, turn)
+    assert behind is not None
+    assert (behind.since, behind.others) == (10.0, (first,))
+    await asked(database, turn)
+    await done(turns, turn)
+
+    await inbox.reset(replace(inbound("reset"), sent_at=40.0))
+    await inbox.accept(inbound("three", sent_at=50.0))
+    (turn,) = await turns.claim(1)
+    behind = await background(database, turn)
+    assert behind is not None
+    assert (behind.since, behind.others) == (40.0, ())

@@ -1,0 +1,97 @@
+"""The request URL, OAuth and a second workspace, as an app meets them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qs
+
+import pytest
+from aiohttp import web
+from slack_sdk.errors import SlackApiError
+from slack_sdk.signature import SignatureVerifier
+from slack_sdk.web.async_client import AsyncWebClient
+
+from sandbox.slack import SlackSandbox
+from tests.sandbox.slack.conftest import client_of
+
+
+@asynccontextmanager
+async def app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[tuple[str, list[web.Request]]]:
+    """One that answers the first requests so, and then well; its address, and what it was sent."""
+    left, seen = list(answers), list[web.Request]()
+    verifier = SignatureVerifier(slack.signing_secret)
+
+    async def take(request: web.Request) -> web.Response:
+        body = await request.read()
+        assert verifier.is_valid_request(body, dict(request.headers))
+        seen.append(request)
+        if b"url_verification" in body:
+            return web.json_response({"challenge": (await request.json())["challenge"]})
+        return left.pop(0) if left else web.Response()
+
+    server = web.Application()
+    server.router.add_post("/", take)
+    runner = web.AppRunner(server)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/", seen
+    finally:
+        await runner.cleanup()
+
+
+async def test_an_event_comes_until_it_is_taken_and_says_how_often_it_came(fast: SlackSandbox) -> None:
+    async with app(fast, web.Response(status=500)) as (url, seen):
+        await fast.requests.verify(url)
+        await fast.say("ada", "general", "hi")
+        await fast.wait_for(lambda: len(seen) == 3 and fast.envelopes[-1].acknowledged_at)
+        assert "X-Slack-Retry-Num" not in seen[1].headers
+        again = {name: seen[2].headers[f"X-Slack-Retry-{name}"] for name in ("Num", "Reason")}
+        assert again == {"Num": "1", "Reason": "http_error"}
+
+
+async def test_who_asks_for_no_retry_gets_none_and_who_says_back_nothing_is_no_app(fast: SlackSandbox) -> None:
+    async with app(fast, web.Response(status=500, headers={"X-Slack-No-Retry": "1"})) as (url, seen):
+        with pytest.raises(ValueError, match="challenge"):
+            await fast.requests.verify(f"{url}nowhere")
+        await fast.requests.verify(url)
+        await fast.say("ada", "general", "one")
+        await fast.wait_for(lambda: len(seen) == 2)
+        await fast.say("ada", "general", "two")
+        await fast.wait_for(lambda: len(seen) == 3 and fast.envelopes[-1].acknowledged_at)
+        assert len(fast.envelopes) == 2
+
+
+async def test_a_command_comes_as_a_form_and_is_answered_with_it(fast: SlackSandbox) -> None:
+    async with app(fast, web.json_response({"text": "done"})) as (url, seen):
+        await fast.requests.verify(url)
+        (shown,) = await fast.command("ada", "general", "/reset", "a&b")
+        assert shown.text == "done"
+        form = parse_qs((await seen[-1].read()).decode())
+        assert (form["command"], form["text"], form["team_id"]) == (["/reset"], ["a&b"], [fast.team_id])
+
+
+async def test_a_code_is_good_once_and_a_token_until_the_app_is_uninstalled(slack: SlackSandbox) -> None:
+    async with SlackSandbox(name="Other", beside=slack) as other:
+        keys = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
+        query = parse_qs(other.authorize(f"https://x/?client_id={keys['client_id']}&scope=chat:write&state=s"))
+        assert query["state"] == ["s"]
+        nobody = AsyncWebClient(base_url=slack.api_url)
+        wrong = [
+            (keys | {"client_secret": "x"}, query["code"][0], "bad_client_secret"),
+            (keys, "x", "invalid_code"),
+        ]
+        for known, code, error in wrong:
+            with pytest.raises(SlackApiError, match=error):
+                await nobody.oauth_v2_access(code=code, **known)
+        got = await nobody.oauth_v2_access(code=query["code"][0], **keys)
+        assert (got["team"], got["scope"]) == ({"id": other.team_id, "name": "Other"}, "chat:write")
+        with pytest.raises(SlackApiError, match="invalid_code"):
+            await nobody.oauth_v2_access(code=query["code"][0], **keys)
+        client = AsyncWebClient(got["access_token"], base_url=slack.api_url)
+        assert (await client.auth_test())["team"] == "Other"
+        assert (await client_of(slack).auth_test())["team"] == "Sandbox"
+        other.uninstall()
+        with pytest.raises(SlackApiError, match="token_revoked"):
+            await client.auth_test()
+        with pytest.raises(ValueError, match="invalid_client_id"):
+            slack.authorize("https://x/?client_id=1&scope=x")
