@@ -16,6 +16,7 @@ from channels.channel import Button, Channel, File, Priority
 from channels.context import Context
 from channels.reply import FILE_NAME, MOST_MESSAGES, Reply
 from channels.requests import request_buttons, request_text
+from channels.tools import Tools
 from channels.words import Words
 from core import turns
 from core.approvals import Approval, Approvals
@@ -26,7 +27,8 @@ from core.events import StreamEvent
 from core.inbound import Inbound, storable
 from core.runtime import AgentRuntime
 from core.secrets import traced
-from core.turns import Ended, Turn, Turns
+from core.states import Ended
+from core.turns import Turn, Turns
 
 log = logging.getLogger(__name__)
 
@@ -269,7 +271,7 @@ class Answerer:
         """Feed the reply with what the agent says, to its end. What hands the turn back lets the tools end
         that are at work.
         """
-        tools = _Tools()
+        tools = Tools()
         saying = asyncio.create_task(self._say(turn, reply, tools), name=f"run of turn {turn.id}")
         try:
             return await asyncio.shield(saying)
@@ -281,7 +283,7 @@ class Answerer:
             saying.cancel()
             await asyncio.wait([saying])
 
-    async def _say(self, turn: Turn, reply: Reply, tools: "_Tools") -> StreamEvent:
+    async def _say(self, turn: Turn, reply: Reply, tools: Tools) -> StreamEvent:
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
         heard = [await channel.read(message) for message in turn.messages]
@@ -376,32 +378,6 @@ class Answerer:
 
 async def _as_it_was(_ids: Sequence[str]) -> None:
     """All messages stand, and the same ones are shown again."""
-
-
-class _Tools:
-    """The tools that are at work."""
-
-    def __init__(self) -> None:
-        self._calls: set[str] = set()
-        self._none = asyncio.Event()
-        self._none.set()
-
-    def began(self, call_id: str) -> None:
-        self._calls.add(call_id)
-        self._none.clear()
-
-    def ended(self, call_id: str) -> None:
-        self._calls.discard(call_id)
-        if not self._calls:
-            self._none.set()
-
-    async def rest(self, seconds: float) -> None:
-        """Wait until none is, but no longer than so many seconds."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._none.wait()
-        except TimeoutError:
-            log.warning("a tool is at work still, and is not waited for")
 
 
 def _cause(error: Exception) -> str:

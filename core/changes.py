@@ -9,8 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.service import hold_session
+from core.states import State
 from core.store.schema import approvals, inbox, turns
-from core.turns import WITHDRAWN, State, Turns
+from core.turns import WITHDRAWN, Turns
 from core.waiting import answered_by, readable
 
 #: Of a turn: it has not ended.

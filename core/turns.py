@@ -1,7 +1,7 @@
 """Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
 
-`STEPS` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a turn of its own,
-in the same reply: of the kind `retry` it goes on with what the one that failed has stored, `regenerate` has the same
+`core.states` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a turn of
+its own, in the same reply: of the kind `retry` it goes on with what the one that failed has stored, `regenerate` has the same
 question answered anew, and `revise` the question as it was edited. Of the kind `approval`, it goes on with what a turn
 has asked people for when that was decided, in a reply of its own.
 
@@ -30,6 +30,7 @@ from core.inbound import Inbound
 from core.lease import Lease
 from core.overtaking import is_overtaken, take_in
 from core.sessions.reopening import is_stored, reopen, rewind
+from core.states import Ended, before
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
@@ -51,21 +52,7 @@ ANEW = "anew"
 #: Seconds after which a message counts as one that has waited.
 WAITED = 0.2
 
-State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
-Ended = Literal["done", "failed", "cancelled"]
 Kind = Literal["message", "approval"] | Again
-
-#: From which state to which a turn may go, and when it does.
-STEPS: Mapping[tuple[State, State], str] = {
-    ("running", "answered"): "the final text is kept",
-    ("answered", "done"): "it is shown",
-    ("answered", "failed"): "it cannot be shown",
-    ("answered", "cancelled"): "a reset, a stop, a deletion",
-    ("running", "failed"): "an apology is shown",
-    ("running", "cancelled"): "a reset, a stop, a deletion",
-    ("running", "queued"): "its worker hands it back",
-    ("queued", "running"): "another one claims it",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +244,7 @@ class Turns:
 
     async def _end_over(self, turn: Turn, state: Ended, values: Mapping[str, Any]) -> None:
         """End a turn of a generation that a reset has ended, or whose messages were deleted."""
-        here = self.fence(turn).is_own & turns.c.state.in_(_before(state))
+        here = self.fence(turn).is_own & turns.c.state.in_(before(state))
         text = sa.case((turns.c.cancel == RESET, None), else_=turns.c.text)
         ended = sa.update(turns).where(here).values(**values, state=state, text=text).returning(turns.c.cancel)
         async with self._database.write() as connection:
@@ -385,15 +372,10 @@ async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Tu
     return replace(turn, kind=kind, origin=parent.origin, run=parent.run, messages=said, chunks=chunks)
 
 
-def _before(state: State) -> set[State]:
-    """Where a turn may come from, and the state itself: what is written twice is no fault."""
-    return {source for source, target in STEPS if target == state} | {state}
-
-
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 
 _SHOWN = writes_own(("running", "answered"), "chunks")
-_ANSWERED = writes_own(_before("answered"), "text", "usage", state="answered")
+_ANSWERED = writes_own(before("answered"), "text", "usage", state="answered")
 _HANDED_BACK = writes_own(
     ("running", "answered"),
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
@@ -401,7 +383,7 @@ _HANDED_BACK = writes_own(
     attempt=turns.c.attempt - 1,
 )
 _ENDED: Mapping[Ended, Statement] = {
-    state: writes_own(_before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state)
+    state: writes_own(before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state)
     for state in ("done", "failed", "cancelled")
 }
 _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

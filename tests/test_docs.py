@@ -42,10 +42,10 @@ from core.inbox import Accepted, Inbox
 from core.leadership import Leadership
 from core.lease import Lease
 from core.places import Places
+from core.states import STEPS, Ended
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tools import is_idempotent, load_tools
-from core.turns import STEPS, Ended
 from sandbox.discord import DiscordSandbox
 from tests.channels.catalogue import sentences
 

@@ -22,11 +22,12 @@ from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
 from core.sessions.service import SessionService
+from core.states import Ended
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import feedback, inbox, sessions
 from core.tokens import TokenCounter
-from core.turns import Ended, Turn
+from core.turns import Turn
 from core.worker import Worker
 from tests.channels.wiring import BUDGET, MODELS, successor
 from tests.inbounds import inbound
