@@ -20,6 +20,7 @@ from channels.desk import Desk
 from channels.discord.channel import DiscordChannel
 from channels.slack.channel import SlackChannel
 from core import garbage
+from core.approvals import Approvals
 from core.artifacts import Artifacts
 from core.conversations import Conversations
 from core.errors import SettingsError, StoreError
@@ -114,19 +115,22 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         conversations = Conversations(
             database, turns, worker, app=app.name, models=models(app, choice), budget=settings.history_tokens
         )
+        approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
         answerer = Answerer(
             runtime,
             turns,
             channels,
             conversations,
             Context(database, counter.count, most=settings.context_tokens),
+            approvals=approvals,
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
             extras=frozenset(settings.reply_buttons),
             allowance=settings.allowance,
         )
-        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, settings.follow)
+        feedback = Feedback(database)
+        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, settings.follow)
         places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
         if settings.slack is not None:
             vault = Vault(database, settings.vault_key) if settings.vault_key else None
@@ -140,6 +144,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             stack.push_async_callback(discord.aclose)
         if not channels:
             raise SettingsError(NO_TOKENS)
+        await stack.enter_async_context(_beside(approvals.watch(answerer.reask), name="approvals"))
         shares = Shares(database, lease)
         await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
         await stack.enter_async_context(serving(settings.port, routes))

@@ -20,6 +20,7 @@ from channels.slack.login import MOST_PROMPTS, PROMPTS, Mode, SlackSettings
 from channels.slack.streams import Streaming
 from channels.words import spoken
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
+from core.approvals import ASKER
 from core.conversations import Follow
 from core.errors import SettingsError
 from core.layout import dotenv
@@ -101,6 +102,8 @@ class Settings(BaseSettings):
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
     follow: Follow = "asker"
+    approvers: Annotated[tuple[str, ...], NoDecode] = (ASKER,)
+    approval_hours: float = Field(default=24, gt=0)
 
     turn_seconds: float = Field(default=600, gt=0)
     model_idle_seconds: float = Field(default=120, gt=0)
@@ -137,7 +140,7 @@ class Settings(BaseSettings):
             raise ValueError(f"{value} is empty")
         return value
 
-    @field_validator("tools", "models", "reply_buttons", mode="before")
+    @field_validator("tools", "models", "reply_buttons", "approvers", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -213,6 +216,8 @@ class Settings(BaseSettings):
                 "CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS; what was answered before would not be known any "
                 "more, and be answered again"
             )
+        if self.approval_hours > self.turns_kept_days * 24:
+            raise ValueError("APPROVAL_HOURS: it must not be more than TURNS_KEPT_DAYS, after which it is forgotten")
         if "DYNO" in os.environ and self.database.startswith("sqlite") and not self.allow_ephemeral_database:
             raise ValueError(
                 "DATABASE_URL: a dyno's disk does not outlive a restart; add Postgres with "

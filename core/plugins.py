@@ -10,6 +10,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 
+from core.asks import allow, rule_on
 from core.errors import ToolError
 from core.journal import Call, Entry, Journal
 from core.outputs import kept
@@ -17,7 +18,7 @@ from core.results import told
 from core.secrets import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
-from core.tools import TOOL_SECONDS, contain, is_idempotent
+from core.tools import TOOL_SECONDS, ToolAdapter, contain, is_idempotent
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,8 @@ class GuardPlugin(BasePlugin):
             StoreError: the call cannot be written into the journal; it is not made.
         """
         contain(tool, self._tool_seconds)
+        if not isinstance(tool, ToolAdapter) or tool.always:
+            allow(tool_context, tool.name)
         if isinstance(tool, TransferToAgentTool):
             return _wrong_agent(tool, tool_args)
         call = self._call(tool, tool_args, tool_context)
@@ -77,6 +80,8 @@ class GuardPlugin(BasePlugin):
         """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
         if isinstance(result, _Recorded):
             return None
+        if isinstance(tool, ToolAdapter):
+            rule_on(tool_context, tool.approvers, always=tool.always)
         call = self._call(tool, tool_args, tool_context)
         said = told(result if call is None else await kept(result, tool.name, tool_context))
         if self._journal is not None and call is not None:

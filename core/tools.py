@@ -40,6 +40,9 @@ class Tool:
         handler: called with the arguments that the model gave; a function that blocks runs in a thread.
         parameters: the JSON Schema of the arguments.
         idempotent: whether a call may be made again when it is not known if it took effect: see `idempotent`.
+        confirm: whether a person is asked before each call.
+        approvers: who may decide then: see `core.approvals`. None for those who may by the settings.
+        always: whether a person may allow all calls of the tool in a session at once.
     """
 
     name: str
@@ -47,6 +50,9 @@ class Tool:
     handler: Handler
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     idempotent: bool = False
+    confirm: bool = False
+    approvers: Sequence[str] | None = None
+    always: bool = True
 
 
 class ToolAdapter(BaseTool):
@@ -56,6 +62,12 @@ class ToolAdapter(BaseTool):
         super().__init__(name=tool.name, description=tool.description)
         self._tool = tool
         self.idempotent = tool.idempotent
+        self.approvers = None if tool.approvers is None else tuple(tool.approvers)
+        self.always = tool.always
+
+    async def check_require_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
+        del args, tool_context
+        return self._tool.confirm
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(

@@ -27,7 +27,7 @@ from core.sessions.loading import Life, Loader, opened
 from core.sessions.record import is_state_only, measured, media_size, stored
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
-from core.store.schema import artifacts, blobs, feedback, messages, sessions, state, tool_calls, turns
+from core.store.schema import approvals, artifacts, blobs, feedback, messages, sessions, state, tool_calls, turns
 from core.tokens import TokenCounter
 
 T = TypeVar("T")
@@ -301,6 +301,7 @@ async def _life_of(connection: AsyncConnection, session_id: str | None, *, is_ke
 async def _forget(connection: AsyncConnection, session_id: str) -> None:
     its_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(its_turns)))
+    await connection.execute(sa.delete(approvals).where(approvals.c.session == session_id))
     await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
     its_files = (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)
