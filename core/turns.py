@@ -1,9 +1,9 @@
 """Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
 
 `core.states` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a turn of
-its own, in the same reply: of the kind `retry` it goes on with what the one that failed has stored, `regenerate` has the same
-question answered anew, and `revise` the question as it was edited. Of the kind `approval`, it goes on with what a turn
-has asked people for when that was decided, in a reply of its own.
+its own, in the same reply: of the kind `retry` it goes on with what the one that failed has stored, `regenerate` has
+the same question answered anew, and `revise` the question as it was edited. Of the kind `approval`, it goes on with
+what a turn has asked people for when that was decided, in a reply of its own.
 
 A session has at most one turn that is `queued`, `running` or `answered`: the database holds it to that.
 
