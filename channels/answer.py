@@ -174,10 +174,23 @@ class Answerer:
             return
         say = words.of(await words.told(channel.locale(latest.inbound)))
         controls = under_answer(latest.turn_id, say, self._extras, is_revised=latest.is_revised)
-        stands, files = latest.chunks, await self._made(latest)
-        async with Reply(surface, known=stands, keep=_as_it_was, most=self._most_messages, say=say) as reply:
-            controls = [] if ending else controls
-            await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
+        files = await self._made(latest)
+        with suppress(TurnLostError):
+            async with Reply(
+                surface,
+                known=latest.chunks,
+                keep=_as_it_was,
+                hold=partial(self._hold_still, latest),
+                most=self._most_messages,
+                say=say,
+            ) as reply:
+                controls = [] if ending else controls
+                await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
+
+    async def _hold_still(self, latest: Latest) -> None:
+        """See that nothing else is to be shown there meanwhile: another turn answers, or people changed more."""
+        if await self._conversations.latest(latest.turn_id) != latest:
+            raise TurnLostError(f"turn {latest.turn_id} does not stand as it did")
 
     async def _made(self, turn: Turn | Latest) -> list[File]:
         """What the run of a turn has made, each under a name of its own."""

@@ -51,7 +51,7 @@ async def wanted(connection: AsyncConnection, turn_id: str, *, author: str, kind
         return Refused.OVER if has_ended else message
     if not _may(turn, kind, is_revised=any(row.revised for row in standing)):
         return Refused.OVER
-    return Refused.NEWER if kind != "retry" and await is_followed(connection, turn) else message
+    return Refused.NEWER if kind != "retry" and await _is_followed(connection, turn) else message
 
 
 def _may(turn: sa.Row[Any], kind: Again, *, is_revised: bool) -> bool:
@@ -66,7 +66,7 @@ def _may(turn: sa.Row[Any], kind: Again, *, is_revised: bool) -> bool:
             return is_revised and (turn.state != "cancelled" or is_stopped)
 
 
-async def is_followed(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
+async def _is_followed(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
     """Whether more was said in a session than a turn has answered."""
     newer = turns.alias("newer")
     waits = sa.exists().where(inbox.c.session == turn.session, is_waiting(inbox))
