@@ -203,10 +203,23 @@ class Answerer:
         say = words.of(await words.told(channel.locale(latest.inbound)))
         extras = frozenset[Extra]() if await self._approvals.asked(latest.turn_id) else self._extras
         controls = under_answer(latest.turn_id, say, extras, is_revised=latest.is_revised)
-        stands, files = latest.chunks, await self._made(latest.session_id, latest.origin)
-        async with Reply(surface, known=stands, keep=_as_it_was, most=self._most_messages, say=say) as reply:
-            controls = [] if ending else controls
-            await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
+        files = await self._made(latest.session_id, latest.origin)
+        with suppress(TurnLostError):
+            async with Reply(
+                surface,
+                known=latest.chunks,
+                keep=_as_it_was,
+                hold=partial(self._hold_still, latest),
+                most=self._most_messages,
+                say=say,
+            ) as reply:
+                controls = [] if ending else controls
+                await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
+
+    async def _hold_still(self, latest: Latest) -> None:
+        """See that nothing else is to be shown there meanwhile: another turn answers, or people changed more."""
+        if await self._conversations.latest(latest.turn_id) != latest:
+            raise TurnLostError(f"turn {latest.turn_id} does not stand as it did")
 
     async def _made(self, session_id: str, run_id: str) -> list[File]:
         """What a run has made, each under a name of its own."""

@@ -103,13 +103,15 @@ class Intake:
     async def _do(self, name: Name, argument: str, call: Call) -> None:
         """Do what a message asks for, once however often it is heard, and say there what came of it."""
         inbound = call.inbound
+        asker = Asker.of(inbound, await words.told(self._locale(inbound)), is_late=call.is_late)
         is_kept_by_itself = name == "reset" and await self._desk.inbox.is_session(inbound.session_id)
         if not (is_kept_by_itself or await self._desk.inbox.note(inbound)):
             return
         if name == "stop" and call.is_late:  # what runs now is something else
             return
-        asker = Asker.of(inbound, await words.told(self._locale(inbound)), is_late=call.is_late)
-        said = await self.commands.attempt(name, argument, asker)
+        # what is noted is not done when it comes again: if it cannot be done, that is to be told now
+        do = self.commands.attempt if is_kept_by_itself else self.commands.run
+        said = await do(name, argument, asker)
         if not said.is_seen:
             self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
 
@@ -135,7 +137,7 @@ class Intake:
         """
         asked = await self._desk.approvals.open(event_key=event_key)
         withdrawn = await self._desk.inbox.withdraw(event_key)
-        if isinstance(withdrawn, Taken) and withdrawn.is_alone and not withdrawn.is_under_way:
+        if isinstance(withdrawn, Taken) and withdrawn.is_alone:  # what is being ended may come to its end before that
             for approval in asked:
                 self.run(self._desk.reask(approval, is_void=True), name="request")
             self.run(self._desk.reshow(withdrawn.turn_id, ending=words.WITHDRAWN), name="deletion")
@@ -208,9 +210,12 @@ class Intake:
         return "" if decided.is_first else say(words.DECIDED)
 
     async def settle(self, seconds: float) -> None:
-        """Wait for errands and receipts, but for each no longer than so many seconds."""
+        """Wait for errands and receipts, but for each no longer than so many seconds; errands end then."""
         if self._errands:
-            await asyncio.wait(self._errands, timeout=seconds)
+            _, late = await asyncio.wait(self._errands, timeout=seconds)
+            for errand in late:
+                errand.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         await self._receipts.settle(seconds)
 
     def run(self, errand: Coroutine[Any, Any, None], *, name: str) -> None:

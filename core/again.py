@@ -52,7 +52,7 @@ async def wanted(connection: AsyncConnection, turn_id: str, *, author: str, kind
     goes_on = kind == "retry" and await _has_asked(connection, turn_id)
     if goes_on or not _may(turn, kind, is_revised=any(row.revised for row in standing)):
         return Refused.OVER
-    if kind != "retry" and await is_followed(connection, turn):
+    if kind != "retry" and await _is_followed(connection, turn):
         return Refused.NEWER
     # what it has asked people for is not to be decided any more
     await connection.execute(sa.delete(approvals).where(approvals.c.turn == turn_id))
@@ -77,7 +77,7 @@ def _may(turn: sa.Row[Any], kind: Again, *, is_revised: bool) -> bool:
             return is_revised and (turn.state != "cancelled" or is_stopped)
 
 
-async def is_followed(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
+async def _is_followed(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
     """Whether more was said in a session than a turn has answered."""
     newer = turns.alias("newer")
     waits = sa.exists().where(inbox.c.session == turn.session, is_waiting(inbox))

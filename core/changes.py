@@ -62,10 +62,6 @@ class Taken:
     is_alone: bool = True
     is_ended: bool = False
 
-    @property
-    def is_under_way(self) -> bool:
-        return self.state in UNDER_WAY
-
 
 async def revise(connection: AsyncConnection, event_key: str, text: str) -> Revised | Taken:
     """Keep the words of a message that was edited: as its own while it waits, beside them when a turn has taken it."""

@@ -284,6 +284,28 @@ async def test_what_cannot_be_kept_is_told_to_the_adapter(place: Place, monkeypa
             await taking
 
 
+async def test_a_command_that_is_noted_and_cannot_be_done_is_apologised_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.hear("hello")
+    monkeypatch.setattr(place.conversations, "status", away)
+    message = await place.hear("status")
+    await place.hear_again(message)
+    assert place.said == [ENGLISH.sorry(StoreError.public)]
+
+
+async def test_a_command_is_not_noted_before_all_is_known_that_it_takes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place.intake, "_locale", away)
+    message = inbound("help")
+    with pytest.raises(StoreError):
+        await place.hear_again(message)
+    monkeypatch.undo()
+    await place.hear_again(message)
+    assert len(place.said) == 1
+
+
 async def test_settling_does_not_wait_longer_than_it_may(place: Place) -> None:
     place.answers.clear()
     async with asyncio.timeout(5):
@@ -291,6 +313,7 @@ async def test_settling_does_not_wait_longer_than_it_may(place: Place) -> None:
         await place.intake.settle(0.01)
     place.answers.set()
     await place.intake.settle(1)
+    assert place.said == []  # what came too late is given up
 
 
 async def test_what_failed_is_tried_again_for_who_asked(place: Place) -> None:
@@ -380,10 +403,10 @@ async def test_a_deletion_drops_what_waits_ends_what_runs_and_marks_what_was_ans
     assert await place.turns.running() == {turn.id: "withdrawn"}
     await place.ended(turn, "cancelled")
     answered = await place.hear("three")
-    turn = await place.ended(await place.begun())
+    other = await place.ended(await place.begun())
     await place.intake.deleted(answered.event_key)
     await place.intake.settle(1)
-    assert place.shown == [(turn.id, words.WITHDRAWN)]
+    assert place.shown == [(turn.id, words.WITHDRAWN), (other.id, words.WITHDRAWN)]
 
 
 async def test_what_is_heard_of_one_session_at_the_same_time_is_kept_in_that_order(
