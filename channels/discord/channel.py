@@ -96,6 +96,7 @@ class DiscordChannel:
             try:
                 await self._begin()
             except (SurfaceError, TimeoutError) as error:
+                log.warning("Discord's gateway: %s", traced(error))
                 raise SettingsError(
                     f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
                     "the log says why"
