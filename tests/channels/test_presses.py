@@ -12,9 +12,11 @@ from channels import words
 from channels.answer import Answerer
 from channels.buttons import EXTRAS
 from core.conversations import Latest
+from core.errors import ProviderRequestError
 from core.store.schema import feedback
 from core.worker import Worker
 from sandbox.models import Fail, Pause, Say
+from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 
 FINISHED = [words.REGENERATE, words.GOOD, words.BAD]
@@ -298,6 +300,26 @@ async def test_what_people_have_taken_away_is_not_shown_again(sandbox: Any, tmp_
         await talk.bot.channel._intake.edited(row.event_key, "edited")
         await talk.bot.channel._intake.settle(2)
         assert made(talk) == before
+
+
+# Languages
+
+
+async def test_who_speaks_another_language_has_the_bots_own_words_in_it(sandbox: Any, tmp_path: Path) -> None:
+    korean = words.of("ko")
+    if isinstance(sandbox, SlackSandbox):
+        sandbox.add_user("minsu", "Minsu", locale="ko-KR")
+    else:
+        sandbox.add_user("minsu")
+        sandbox.locale = "ko"  # Discord tells of a message only that of the server
+    async with talking(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)]) as talk:
+        await talk.say("one", user="minsu")
+        await has_buttons(talk, [korean(words.RETRY)])
+        assert texts(talk)[0].startswith(korean.sorry(ProviderRequestError.public))
+        await talk.say("two", user="minsu")
+        await has_buttons(talk, [korean(words.RETRY)], [korean(words.STOP)])
+        await talk.say("status", user="minsu")
+        await shows(talk, lambda found: any(korean(words.STATUS_RUNS) in text for text in found))
 
 
 # Commands
