@@ -210,10 +210,11 @@ class Answerer:
 
     async def _in_reply(self, turn: Turn, reply: Reply, files: Sequence[File]) -> None:
         try:
-            if turn.text is not None:
-                await self._show(turn, reply, turn.text, files)
-            elif turn.cancel is not None:
+            if turn.cancel is not None:
+                reply.replace(turn.text or "")
                 await self._cancelled(turn, reply, turn.cancel)
+            elif turn.text is not None:
+                await self._show(turn, reply, turn.text, files)
             elif turn.attempt > self._most_attempts:
                 cause = f"{self._most_attempts} workers did not live to its end"
                 await self._close(turn, reply, words.TRIED, "failed", cause)

@@ -14,6 +14,7 @@ from channels.buttons import EXTRAS
 from core.conversations import Latest
 from core.errors import ProviderRequestError
 from core.store.schema import feedback
+from core.turns import WITHDRAWN
 from core.worker import Worker
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackSandbox
@@ -261,6 +262,16 @@ async def test_a_deletion_that_comes_while_another_worker_ends_the_answer_is_see
         go_on.set()
         await says(talk, f"Tow?\n\n{words.WITHDRAWN}")
         assert buttons(talk) == [[]]
+
+
+async def test_a_deletion_is_not_forgotten_by_whoever_shows_the_answer(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, "It is 42.") as talk:
+        await talk.say("one")
+        await talk.bot.settled(1)
+        await talk.bot.restarted(state="answered", cancel=WITHDRAWN, finished_at=None)
+        await says(talk, f"It is 42.\n\n{words.WITHDRAWN}")
+        (row,) = await talk.bot.settled(1)
+        assert (row.state, buttons(talk)) == ("cancelled", [[]])
 
 
 async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_one(
