@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bot.settings import LOCAL_MODEL, Settings
+from channels.slack.manifest import manifest
 from core.errors import ParleyError, SettingsError
 
 #: Seconds that the bot has to end its replies when the sandbox is left.
@@ -37,6 +38,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         f"The bot's log: {log}",
     ]
     async with SlackSandbox() as slack, DiscordSandbox() as discord:
+        slack.install(manifest(prompts=settings.prompts))
         environment = {
             "SLACK_API_URL": slack.api_url,
             "SLACK_BOT_TOKEN": slack.bot_token,

@@ -9,13 +9,14 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import BOT, Inbound
+from core.states import State
 from core.stopping import Halt, Stopped, stop, stop_turn
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, messages, sessions, turns
 from core.store.upsert import insert_new
 from core.transcript import transcript
-from core.turns import STOP, State, Turns
+from core.turns import STOP, Turns
 from core.waiting import answered_by, is_under_way, is_waiting, readable
 from core.worker import Worker
 

@@ -1,6 +1,6 @@
 """What people do in the workspace: the part of the sandbox that is played by hand."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -20,6 +20,7 @@ class Hands:
 
     people: dict[str, User]
     channels: dict[str, Channel]
+    shortcuts: dict[str, str]
     subscriptions: set[str]
     _workspace: Workspace
     _events: Events
@@ -29,7 +30,7 @@ class Hands:
     _interactions: Interactions
     _views: Views
     _commands_url: str
-    _offered: frozenset[str] | None
+    _offered: Set[str] | None
     _other_bots: dict[str, str]
 
     async def say(

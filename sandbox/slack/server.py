@@ -47,6 +47,7 @@ class SlackSandbox(Hands):
         api_url: the client's `base_url`; known once the sandbox is entered.
         people: by name; the workspace starts with a few, and what is added is here at once.
         channels: by name; it starts with `general` and `random`, everybody and the bot in both.
+        shortcuts: what the app has in the menu of a message: what each is known by, by its name.
         scopes: what the bot may do; take one away and see `missing_scope`, or the events stay away.
         subscriptions: the events that the app has asked for.
         calls: each call of the Web API, as it came.
@@ -86,6 +87,7 @@ class SlackSandbox(Hands):
         self.subscriptions = set(SUBSCRIPTIONS)
         self.socket_mode = True
         self._offered = None
+        self.shortcuts = {}
         self.bot_token = f"xoxb-{token_hex(12)}"
         self.app_token: str = f"xapp-1-{app_id}-{token_hex(12)}" if beside is None else beside.app_token
         self.signing_secret: str = token_hex(16) if beside is None else beside.signing_secret
@@ -205,8 +207,9 @@ class SlackSandbox(Hands):
         self.subscriptions.update(manifest["settings"]["event_subscriptions"]["bot_events"])
         self.socket_mode = manifest["settings"]["socket_mode_enabled"]
         features = manifest["features"]
-        shortcuts = {shortcut["callback_id"] for shortcut in features.get("shortcuts", ())}
-        self._offered = frozenset(shortcuts | {command["command"] for command in features.get("slash_commands", ())})
+        self.shortcuts = {shortcut["name"]: shortcut["callback_id"] for shortcut in features.get("shortcuts", ())}
+        commands = {command["command"] for command in features.get("slash_commands", ())}
+        self._offered = commands.union(self.shortcuts.values())
 
     def authorize(self, url: str, user: User | str = "ada") -> str:
         """Allow the app what it asks for at `url`, Slack's page; the query with which the browser is sent back.

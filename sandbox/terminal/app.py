@@ -191,6 +191,15 @@ class Terminal(App[None]):
     def action_next_platform(self) -> None:
         self._do(lambda: self.desks.sit(self.desks.next()))
 
+    @work
+    async def action_press(self, message_id: str, label: str) -> None:
+        """Press a button of a message that is on the screen."""
+        shown = [row.message for row in self.query(Row)]
+        shown += [message.newest for message in shown if message.newest is not None]
+        for message in shown:
+            if message.id == message_id and label in message.buttons:
+                self._tell(await self.desk.press(message, label))
+
     def action_help(self) -> None:
         self._enter("/help")
 

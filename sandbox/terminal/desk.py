@@ -1,7 +1,9 @@
 """Where a person sits at the terminal: who speaks on a platform, where, and what an entered line does there."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from sandbox.terminal.view import Happening, Kind, Message, Person, Place, Platform, RefusedError, Threads, opening
 
@@ -27,6 +29,13 @@ class Desk:
             "channel": self._enter_channel,
             "dm": self._enter_direct,
             "thread": self._enter_thread,
+        }
+        self._deeds: dict[str, Callable[[str], Awaitable[None]]] = {
+            "press": self._press,
+            "edit": self._edit,
+            "delete": self._delete,
+            "file": self._send,
+            "menu": self._choose,
         }
 
     def attend(self) -> None:
@@ -99,23 +108,76 @@ class Desk:
             name, _, rest = line[1:].partition(" ")
             if own := self._own.get(name):
                 return own(rest.strip())
-            if name == "press":
-                return await self._press(rest.strip())
-            await self.platform.command(self.speaker, self.place, name, rest.strip())
+            if deed := self._deeds.get(name):
+                await deed(rest.strip())
+            else:
+                await self.platform.command(self.speaker, self.place, name.removeprefix("/"), rest.strip())
         except RefusedError as refusal:
             return str(refusal)
         return ""
 
-    async def _press(self, label: str) -> str:
-        """Press the newest button that says so, of what one sees here."""
+    async def press(self, message: Message, label: str) -> str:
+        """Press a button of a message.
+
+        Returns:
+            What the platform has to tell the person about it, if anything.
+        """
+        try:
+            await self.platform.press(self.speaker, message, message.buttons[label])
+        except RefusedError as refusal:
+            return str(refusal)
+        return ""
+
+    def _seen(self) -> list[Message]:
+        """What one sees here, the newest first."""
         seen = list(self.platform.messages(self.place, self.speaker))
         seen += [m.newest for m in seen if m.newest is not None]
-        for message in sorted(seen, key=lambda message: message.sent_at, reverse=True):
+        return sorted(seen, key=lambda message: message.sent_at, reverse=True)
+
+    async def _press(self, label: str) -> None:
+        """Press the newest button that says so, or begins so."""
+        labels: dict[str, None] = {}
+        for message in self._seen():
             for name, button in message.buttons.items():
-                if name.casefold() == label.casefold():
-                    await self.platform.press(self.speaker, message, button)
-                    return ""
-        return f"There is no button {label!r} here."
+                if label and name.casefold().startswith(label.casefold()):
+                    return await self.platform.press(self.speaker, message, button)
+                labels[name] = None
+        there = f"There are: {', '.join(labels)}." if labels else "There are none."
+        raise RefusedError(f"There is no button {label!r} here. {there}")
+
+    def _own_message(self) -> Message:
+        """What one has said last, of what one sees here."""
+        for message in self._seen():
+            if message.author == self.speaker.name and not message.by_bot:
+                return message
+        raise RefusedError(f"{self.speaker.name} has said nothing here.")
+
+    async def _edit(self, text: str) -> None:
+        if not text:
+            raise RefusedError("Write what it is to say instead: /edit WORDS")
+        await self.platform.edit(self.speaker, self._own_message(), text)
+
+    async def _delete(self, _: str) -> None:
+        await self.platform.delete(self.speaker, self._own_message())
+
+    async def _send(self, line: str) -> None:
+        path, _, text = line.partition(" ")
+        try:
+            data = await asyncio.to_thread(_bytes_of, path)
+        except OSError as error:
+            raise RefusedError(f"{path or 'No file'} cannot be read: {error.strerror}") from error
+        self.said = await self.platform.say(self.speaker, self.place, text.strip(), {Path(path).name: data})
+
+    async def _choose(self, line: str) -> None:
+        """Choose an entry of the newest message's menu that is called so, or begins so."""
+        wanted, _, text = line.partition(":")
+        entry = next((e for e in self.platform.menu if wanted and e.casefold().startswith(wanted.casefold())), None)
+        if entry is None:
+            raise RefusedError(f"There is no {wanted!r} in the menu. There are: {', '.join(self.platform.menu)}.")
+        message = next((message for message in self._seen() if message.only_for is None), None)
+        if message is None:
+            raise RefusedError("Nothing has been said here.")
+        await self.platform.choose(self.speaker, message, entry, text.strip())
 
     def _home(self, channel: str) -> Place:
         direct = self.platform.direct(self.speaker)
@@ -155,3 +217,7 @@ class Desk:
                 return f"There is no message {which!r} in {self.home().name}."
         self.go(self.thread_of(message))
         return ""
+
+
+def _bytes_of(path: str) -> bytes:
+    return Path(path).expanduser().read_bytes()

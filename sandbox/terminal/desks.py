@@ -13,9 +13,12 @@ What you type is said where you are.
 /channel NAME  go to a channel: {channels}
 /dm  go to the direct messages with {bot}
 /thread ID|last  go to the thread of a message (last: of what was said last)
-/press LABEL  press the newest button here that says so
+/press LABEL  press the newest button here that begins so (a click does it, too)
+/edit WORDS, /delete  change or take back what you said last here
+/file PATH WORDS  say something with a file of this machine
+/menu ENTRY  choose from the newest message's menu{menu}
 /quit  leave
-Any other /command is sent to the bot, as {platform} does it."""
+Any other /command is sent to the bot, as {platform} does it; //help is the bot's own help."""
 
 
 class Desks:
@@ -70,6 +73,7 @@ class Desks:
             platforms=", ".join(_call(desk) for desk in self.all),
             people=", ".join(person.name for person in platform.people),
             channels=", ".join(place.name for place in platform.channels),
+            menu=f": {', '.join(platform.menu)}" if platform.menu else "",
         )
 
 

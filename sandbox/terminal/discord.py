@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 
 from sandbox.discord import Change, Channel, DiscordSandbox
 from sandbox.discord import Message as DiscordMessage
+from sandbox.discord.commands import MESSAGE
 from sandbox.discord.guild import THREAD_STARTER, Content
 from sandbox.discord.mentions import shown
-from sandbox.discord.parts import walked
 from sandbox.terminal import markdown, talk
 from sandbox.terminal.options import options_of
-from sandbox.terminal.view import Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
+from sandbox.terminal.view import NOTHING, Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
 
 #: Characters that the name of a thread may have.
 NAME = 100
@@ -71,38 +71,48 @@ class DiscordPlatform:
                 replies.setdefault(thread, []).append(message)
         return talk.standing_in(place, [self._message(message, replies.get(message.id, ())) for message in found])
 
-    async def say(self, person: Person, place: Place, text: str) -> Message:
+    async def say(self, person: Person, place: Place, text: str, files: Mapping[str, bytes] = NOTHING) -> Message:
         written = talk.mentioning(text, self._names)
-        try:
+        with talk.refusals():
             if self._is_forum(place):
+                if files:
+                    raise RefusedError("Begin the post with words, and send the file in it.")
                 post = await self._discord.start_post(person.id, place.channel, opening(text, NAME), written)
                 return self._message(self._discord.messages(post)[0])
             room = await self._room(person, place)
-            return self._message(await self._discord.say(person.id, room, written))
-        except ValueError as error:
-            raise RefusedError(str(error)) from error
+            return self._message(await self._discord.say(person.id, room, written, files=files))
+
+    async def edit(self, person: Person, message: Message, text: str) -> None:
+        with talk.refusals():
+            await self._discord.edit(person.id, self._found(person, message), talk.mentioning(text, self._names))
+
+    async def delete(self, person: Person, message: Message) -> None:
+        with talk.refusals():
+            await self._discord.delete(person.id, self._found(person, message))
 
     async def command(self, person: Person, place: Place, name: str, text: str) -> None:
         if self._is_forum(place):
             raise RefusedError("A forum holds posts alone: go to one of them to use a command.")
-        try:
+        with talk.refusals():
             command = next((command for command in self._discord.commands if command["name"] == name), None)
             if command is None:
                 raise RefusedError(f"There is no command /{name}.")
             room = await self._room(person, place)
             await self._discord.command(person.id, room, name, **options_of(command, text))
-        except ValueError as error:
-            raise RefusedError(str(error)) from error
 
     async def press(self, person: Person, message: Message, button: str) -> None:
-        room = message.thread or message.channel
-        found = next((m for m in self._seen(room, person) if m.id == message.id), None)
-        if found is None:
-            raise RefusedError("The message is gone.")
-        try:
-            await self._discord.press(person.id, found, button)
-        except ValueError as error:
-            raise RefusedError(str(error)) from error
+        with talk.refusals():
+            await self._discord.press(person.id, self._found(person, message), button)
+
+    @property
+    def menu(self) -> Sequence[str]:
+        return [command["name"] for command in self._discord.commands if command.get("type") == MESSAGE]
+
+    async def choose(self, person: Person, message: Message, entry: str, text: str) -> None:
+        if text:
+            raise RefusedError(f"Discord asks for nothing there: /menu {entry}")
+        with talk.refusals():
+            await self._discord.choose(person.id, self._found(person, message), entry)
 
     def changes(self) -> AsyncGenerator[Happening, None]:
         def changed(change: Change) -> Message | None:
@@ -119,6 +129,13 @@ class DiscordPlatform:
     def _names(self) -> dict[str, str]:
         people = {user.id: user.name for user in self._discord.people.values()}
         return people | {self._discord.bot_id: self.bot}
+
+    def _found(self, person: Person, message: Message) -> DiscordMessage:
+        """Raises ValueError."""
+        found = next((m for m in self._seen(message.thread or message.channel, person) if m.id == message.id), None)
+        if found is None:
+            raise ValueError("the message is gone")
+        return found
 
     def _is_forum(self, place: Place) -> bool:
         """Whether it is a forum itself, in which there is nothing but posts."""
@@ -179,14 +196,13 @@ class DiscordPlatform:
         )
 
     def _markdown(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
-        """The text, and below it what else the message holds."""
+        """The text, and below it what else the message holds; buttons are no text."""
         if message.loading:
             return f"*{self._thinking}*"
         content = message.content
         parts = [markdown.from_discord(text, names) for text in (content.text, *_embedded(content))]
         parts += [f"`[file {attachment.name}]`" for attachment in content.attachments]
-        labels = [component["label"] for component in walked(content.components) if component.get("label")]
-        return "\n\n".join(filter(None, [*parts, " ".join(f"`[ {label} ]`" for label in labels)]))
+        return "\n\n".join(filter(None, parts))
 
 
 def _thread(message: DiscordMessage) -> str | None:

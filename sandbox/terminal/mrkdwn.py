@@ -32,7 +32,7 @@ def from_markdown(text: str, name: Name) -> str:
 
 
 def from_blocks(blocks: Sequence[Mapping[str, Any]], name: Name) -> str:
-    """The blocks one below the other; a kind that is not known here shows its name."""
+    """The blocks one below the other; a kind that is not known here shows its name. Buttons are no text."""
     return "\n\n".join(filter(None, (_block(block, name) for block in blocks)))
 
 
@@ -47,18 +47,14 @@ def _section(block: Mapping[str, Any], name: Name) -> str:
     return "\n\n".join(_text(text, name) for text in [*texts, *block.get("fields", [])])
 
 
-def _actions(block: Mapping[str, Any], _: Name) -> str:
-    labels = (element.get("text", {}).get("text") for element in block.get("elements", []))
-    return " ".join(f"`[ {label} ]`" for label in labels if label)
-
-
 def _context(block: Mapping[str, Any], name: Name) -> str:
     return " ".join(_text(element, name) for element in block.get("elements", []) if "text" in element)
 
 
 _BLOCKS: Mapping[str, Callable[[Mapping[str, Any], Name], str]] = {
-    "actions": _actions,
+    "actions": lambda _block, _name: "",
     "context": _context,
+    "context_actions": lambda _block, _name: "",
     "divider": lambda _block, _name: "---",
     "header": lambda block, name: f"**{_text(block['text'], name)}**",
     "markdown": lambda block, name: from_markdown(block.get("text", ""), name),

@@ -5,6 +5,7 @@ from time import localtime, strftime
 from rich.console import Group, RenderableType
 from rich.markdown import Markdown
 from rich.padding import Padding
+from rich.style import Style
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import ListItem, Static
@@ -46,6 +47,12 @@ class Row(ListItem):
         return Group(*parts)
 
 
+def _button(message: Message, label: str) -> Text:
+    """What a click presses."""
+    press = {"@click": f"app.press({message.id!r}, {label!r})"}
+    return Text(f"[ {label} ]", Style(color="bright_blue", bold=True, meta=press))
+
+
 def _parts(message: Message) -> list[RenderableType]:
     head = Text.assemble(
         (message.author, "bold cyan" if message.by_bot else "bold"),
@@ -57,6 +64,8 @@ def _parts(message: Message) -> list[RenderableType]:
     parts: list[RenderableType] = [head, Markdown(message.text, hyperlinks=False)]
     if (asked := message.reply_to) is not None:
         parts.insert(0, Text(f"╭ {asked.author}: {opening(asked.plain, QUOTED)}", style="dim"))
+    if message.buttons:
+        parts.append(Text(" ").join(_button(message, label) for label in message.buttons))
     if message.reactions:
         parts.append(Text("  ".join(f"{reaction.emoji} {reaction.count}" for reaction in message.reactions)))
     return parts

@@ -1,14 +1,21 @@
 """The Slack sandbox as the terminal sees it."""
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from html import escape
 
 from rich.emoji import Emoji
 
-from sandbox.slack import Content, SlackSandbox, Task
+from sandbox.slack import Content, File, SlackSandbox, Task
 from sandbox.slack import Message as SlackMessage
+from sandbox.slack.workspace import new_id
 from sandbox.terminal import mrkdwn, talk
-from sandbox.terminal.view import Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
+from sandbox.terminal.view import NOTHING, Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
+
+#: Seconds within which a bot that asks for something does so.
+MODAL_WITHIN = 1.0
+
+#: What Slack's own button to stop an agent is pressed by.
+_STOP = "stop the agent"
 
 #: What Slack's icons say of a task that is not under way.
 _SIGNS = {"complete": "✓ ", "error": "✗ "}
@@ -55,28 +62,53 @@ class SlackPlatform:
     def messages(self, place: Place, person: Person) -> Sequence[Message]:
         return talk.standing_in(place, self._seen(place, person))
 
-    async def say(self, person: Person, place: Place, text: str) -> Message:
-        written = talk.mentioning(escape(text, quote=False), self._names)
-        try:
-            said = await self._slack.say(person.id, place.channel, written, thread_ts=place.thread)
-        except ValueError as error:
-            raise RefusedError(str(error)) from error
+    async def say(self, person: Person, place: Place, text: str, files: Mapping[str, bytes] = NOTHING) -> Message:
+        sent = [File(new_id("F"), name, data) for name, data in files.items()]
+        with talk.refusals():
+            said = await self._slack.say(
+                person.id, place.channel, self._written(text), thread_ts=place.thread, files=sent
+            )
         return self._message(said)
+
+    async def edit(self, person: Person, message: Message, text: str) -> None:
+        with talk.refusals():
+            await self._slack.edit(person.id, self._found(message), self._written(text))
+
+    async def delete(self, person: Person, message: Message) -> None:
+        with talk.refusals():
+            await self._slack.delete(person.id, self._found(message))
 
     async def command(self, person: Person, place: Place, name: str, text: str) -> None:
         if place.thread is not None:
             # Slack: slash commands cannot be used in threads; these are its words.
             raise RefusedError(f"/{name} is not supported in threads. Sorry!")
-        await self._slack.command(person.id, place.channel, f"/{name}", text)
+        with talk.refusals():
+            await self._slack.command(person.id, place.channel, f"/{name}", text)
 
     async def press(self, person: Person, message: Message, button: str) -> None:
-        found = next((m for m in self._slack.messages(message.channel) if m.ts == message.id), None)
-        try:
-            heard = found is not None and await self._slack.press(person.id, found, button)
-        except ValueError as error:
-            raise RefusedError(str(error)) from error
-        if not heard:
-            raise RefusedError(f"{self.bot} has not heard it.")
+        with talk.refusals():
+            if button == _STOP:
+                await self._slack.stop(person.id, self._found(message))
+            elif not await self._slack.press(person.id, self._found(message), button):
+                raise RefusedError(f"{self.bot} has not heard it.")
+
+    @property
+    def menu(self) -> Sequence[str]:
+        return list(self._slack.shortcuts)
+
+    async def choose(self, person: Person, message: Message, entry: str, text: str) -> None:
+        with talk.refusals():
+            if not await self._slack.shortcut(person.id, self._found(message), self._slack.shortcuts[entry]):
+                raise RefusedError(f"{self.bot} has not heard it.")
+            try:
+                modal = (await self._slack.wait_for(lambda: self._slack.modals(person.id), timeout=MODAL_WITHIN))[-1]
+            except TimeoutError:
+                return
+            if not text:
+                asked = ", ".join(block["label"]["text"] for block in modal.inputs.values())
+                raise RefusedError(f"It asks: {asked}. Write that behind a colon: /menu {entry}: ...")
+            if not await self._slack.submit(modal, **dict.fromkeys(modal.inputs, text)):
+                raise RefusedError(f"{self.bot} has not taken it.")
 
     def changes(self) -> AsyncGenerator[Happening, None]:
         return talk.happenings(self._slack.changes(), lambda change: self._message(change.message))
@@ -85,6 +117,24 @@ class SlackPlatform:
     def _names(self) -> dict[str, str]:
         people = {user.id: user.name for user in self._slack.people.values()}
         return people | {self._slack.bot_user_id: self.bot, "USLACKBOT": "Slackbot"}
+
+    def _written(self, text: str) -> str:
+        """What Slack's input line makes of what was typed."""
+        return talk.mentioning(escape(text, quote=False), self._names)
+
+    def _found(self, message: Message) -> SlackMessage:
+        """Raises ValueError."""
+        found = next((m for m in self._slack.messages(message.channel) if m.ts == message.id), None)
+        if found is None:
+            raise ValueError("the message is gone")
+        return found
+
+    def _buttons(self, message: SlackMessage) -> Mapping[str, str]:
+        """What can be pressed at a message, Slack's own button to stop an agent included."""
+        session = self._slack.session(message)
+        is_own = message.bot_id == self._slack.bot_id and message.stream is not None and message.stream.is_live
+        stop = {"Stop": _STOP} if is_own and session is not None and session.status == "processing" else {}
+        return {**stop, **message.buttons}
 
     def _seen(self, place: Place, person: Person) -> list[Message]:
         """All that stands in the channel, in or out of threads, as far as the person sees it."""
@@ -128,7 +178,7 @@ class SlackPlatform:
             ),
             replies=len(shown),
             newest=shown[-1] if shown else None,
-            buttons=message.buttons,
+            buttons=self._buttons(message),
         )
 
     def _markdown(self, content: Content, message: SlackMessage) -> str:

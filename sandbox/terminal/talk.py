@@ -1,11 +1,11 @@
 """What all platforms' talk has in common, as the terminal sees it."""
 
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from typing import Protocol, TypeVar
 
-from sandbox.terminal.view import Happening, Kind, Message, Place
+from sandbox.terminal.view import Happening, Kind, Message, Place, RefusedError
 from sandbox.watch import Subscription
 
 _KINDS = {
@@ -51,6 +51,15 @@ async def happenings(
         async for change in changes:
             if (changed := message(change)) is not None:
                 yield Happening(_KINDS[change.kind], changed)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the sandboxes refuse is told to the person."""
+    try:
+        yield
+    except ValueError as error:
+        raise RefusedError(str(error)) from error
 
 
 class Texts:

@@ -3,7 +3,11 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import Protocol
+
+#: No files come along.
+NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +150,46 @@ class Platform(Protocol):
         """What the person sees in the place, oldest first; a thread begins with its first message."""
         ...
 
-    async def say(self, person: Person, place: Place, text: str) -> Message:
+    async def say(self, person: Person, place: Place, text: str, files: Mapping[str, bytes] = NOTHING) -> Message:
         """Say it as it was typed; `@name` mentions whoever has that name. The first words of a thread begin it.
+
+        Args:
+            files: what comes along, by name.
 
         Raises:
             RefusedError: one cannot speak there (any more).
+        """
+        ...
+
+    async def edit(self, person: Person, message: Message, text: str) -> None:
+        """Let one's own message say something else, as it was typed.
+
+        Raises:
+            RefusedError: it is gone, or somebody else's.
+        """
+        ...
+
+    async def delete(self, person: Person, message: Message) -> None:
+        """Delete one's own message.
+
+        Raises:
+            RefusedError: it is gone, or somebody else's.
+        """
+        ...
+
+    @property
+    def menu(self) -> Sequence[str]:
+        """What the bot has in the menu of each message."""
+        ...
+
+    async def choose(self, person: Person, message: Message, entry: str, text: str) -> None:
+        """Choose an entry of a message's menu.
+
+        Args:
+            text: what is filled in, where the bot then asks for something.
+
+        Raises:
+            RefusedError: there is no such entry, nobody has heard, or what it asks for is missing.
         """
         ...
 

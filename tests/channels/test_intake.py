@@ -15,17 +15,19 @@ from channels.desk import Desk
 from channels.intake import Call, Intake
 from channels.receipts import Address, Receipts
 from channels.words import ENGLISH
+from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
 from core.errors import StoreError, SurfaceError
 from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
 from core.sessions.service import SessionService
+from core.states import Ended
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import feedback, inbox, sessions
 from core.tokens import TokenCounter
-from core.turns import Ended, Turn
+from core.turns import Turn
 from core.worker import Worker
 from tests.channels.wiring import BUDGET, MODELS, successor
 from tests.inbounds import inbound
@@ -48,7 +50,7 @@ class Place:
     async def begin(self, folder: Path) -> "Place":
         await migrate(self.database)
         self.turns = await successor(self.database)
-        worker = Worker(self.turns, self._answer)
+        worker = self.worker = Worker(self.turns, self._answer)
         service = SessionService(self.database, TokenCounter(folder), agent="parley")
         self.inbox = Inbox(self.database, service, self.turns, worker, app="parley", pauses=(0.01,))
         self.conversations = Conversations(
@@ -59,7 +61,15 @@ class Place:
         return self
 
     def open(self, follow: Follow = "asker") -> None:
-        desk = Desk(self.inbox, self.conversations, Feedback(self.database), self._reshow, follow)
+        desk = Desk(
+            self.inbox,
+            self.conversations,
+            Feedback(self.database),
+            self._reshow,
+            Approvals(self.database, self.turns, self.worker),
+            self._reask,
+            follow,
+        )
         self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale)
 
     async def _answer(self, turn: Turn) -> None:
@@ -76,6 +86,9 @@ class Place:
 
     async def _reshow(self, turn_id: str, *, ending: str = "") -> None:
         self.shown.append((turn_id, ending))
+
+    async def _reask(self, approval: Approval, *, is_void: bool = False) -> None:
+        self.shown.append((approval.id, words.VOID if is_void else approval.verdict or ""))
 
     async def say(self, text: str, file: File | None = None) -> None:
         await self.answers.wait()

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from channels import words
 from channels.answer import Answerer
 from channels.buttons import EXTRAS
-from core.conversations import Latest
 from core.errors import ProviderRequestError
 from core.store.schema import feedback
 from core.turns import WITHDRAWN
@@ -279,11 +278,11 @@ async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_on
 ) -> None:
     looks, go_on, made_of = asyncio.Event(), asyncio.Event(), Answerer._made
 
-    async def slow(self: Answerer, turn: Any) -> Any:
-        if isinstance(turn, Latest):
+    async def slow(self: Answerer, session_id: str, run_id: str) -> Any:
+        if not looks.is_set():
             looks.set()
             await go_on.wait()
-        return await made_of(self, turn)
+        return await made_of(self, session_id, run_id)
 
     async with talking(sandbox, tmp_path, "Five.", "Four.") as talk:
         await talk.say("two and tow?")

@@ -24,12 +24,14 @@ class Bot:
     Attributes:
         mentions: the channel and the thread of each mention, as they come.
         on_command: what it shows to the person alone for a slash command.
+        modal: what it opens for a shortcut.
     """
 
     def __init__(self, slack: SlackSandbox) -> None:
         self.web = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
         self.mentions: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self.on_command = "We start over."
+        self.modal: dict[str, Any] = {}
         self._socket = SocketModeClient(app_token=slack.app_token, web_client=AsyncWebClient(base_url=slack.api_url))
         self._socket.socket_mode_request_listeners.append(self._heard)
 
@@ -49,6 +51,8 @@ class Bot:
     async def _heard(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         payload = {"text": self.on_command} if request.type == "slash_commands" else None
         await client.send_socket_mode_response(SocketModeResponse(envelope_id=request.envelope_id, payload=payload))
+        if request.payload.get("type") == "message_action":
+            await self.web.views_open(trigger_id=request.payload["trigger_id"], view=self.modal)
         event: dict[str, Any] = request.payload.get("event", {})
         if event.get("type") == "app_mention":
             self.mentions.put_nowait((event["channel"], event.get("thread_ts", event["ts"])))

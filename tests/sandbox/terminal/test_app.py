@@ -2,6 +2,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from html import unescape
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -243,6 +244,21 @@ async def test_places_are_chosen_with_the_keyboard(screen: Screen) -> None:
 async def test_help_tells_the_terminals_own_words(screen: Screen) -> None:
     await screen.press("f1")
     await sees(screen, "/as NAME", "ada, grace, linus", "/quit")
+
+
+async def test_a_click_presses_a_button(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
+    await bot.connect()
+    button = {"type": "button", "action_id": "again:1", "text": {"type": "plain_text", "text": "Again"}}
+    blocks: list[dict[str, Any]] = [
+        {"type": "markdown", "text": "It failed."},
+        {"type": "actions", "elements": [button]},
+    ]
+    await bot.web.chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
+    await enter(screen, "/channel general")
+    await sees(screen, "It failed.", "[ Again ]")
+    await screen.click("#messages Row", offset=(3, 2))
+    await until(screen, lambda: [e for e in slack.envelopes if e.type == "interactive"])
+    await does_not_see(screen, "thread “It failed.”")
 
 
 async def test_a_thread_whose_beginning_was_deleted_takes_no_more(screen: Screen, slack: SlackSandbox) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 from contextlib import aclosing
+from pathlib import Path
 
 import discord
 import pytest
@@ -149,7 +150,7 @@ async def test_what_is_no_text_is_named(desk: Desk, server: DiscordSandbox, disc
     await discord_bot.place(server, "general").send("Look", embed=embed, view=view)
     await server.say("grace", "general", "", files={"a.txt": b"a"})
     look, file = desk.platform.messages(desk.place, desk.speaker)
-    assert look.text == "Look\n\nWeather\n\n**fine**\n\n`[ Stop ]`"
+    assert look.text == "Look\n\nWeather\n\n**fine**"
     assert look.plain == "Look\nWeather\n**fine**\n[ Stop ]"
     assert file.plain == "[file a.txt]"
 
@@ -195,8 +196,26 @@ async def test_a_button_is_pressed_by_what_is_on_it(
             pressed.set_result(interaction.user.name)
 
     await enter(desk, "/channel general")
-    assert await enter(desk, "/press again") == "There is no button 'again' here."
+    assert await enter(desk, "/press again") == "There is no button 'again' here. There are none."
     await discord_bot.place(server, "general").send("It failed.", view=Ask(timeout=None))
     assert here(desk) == ["parley: It failed.\n[ Again ]"]
-    assert await enter(desk, "/as grace", "/press AGAIN") == ""
+    assert await enter(desk, "/as grace", "/press AG") == ""
     assert await asyncio.wait_for(pressed, 5) == "grace"
+
+
+async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(
+    desk: Desk, server: DiscordSandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_bytes(b"a;b")
+    assert await enter(desk, "/channel general", "/edit hm") == "ada has said nothing here."
+    await server.say("grace", "general", "hello")
+    assert await enter(desk, "see #here", "/edit @grace look", "/as grace", "hm", "/as ada", "/edit hey @grace") == ""
+    assert here(desk) == ["grace: hello", "ada: hey @grace", "grace: hm"]
+    assert (await enter(desk, "/edit")).startswith("Write")
+    assert await enter(desk, "/as grace", "/delete", f"/file {tmp_path}/a.csv what is it?") == ""
+    assert here(desk)[1:] == ["ada: hey @grace", "grace: what is it?\n[file a.csv]"]
+    assert [a.data for a in server.messages("general")[-1].content.attachments] == [b"a;b"]
+    assert "cannot be read: No such file" in await enter(desk, f"/file {tmp_path}/b.csv")
+    assert await enter(desk, "/channel ideas", f"/file {tmp_path}/a.csv x") == (
+        "Begin the post with words, and send the file in it."
+    )

@@ -254,6 +254,6 @@ async def test_buttons_and_files_are_read_and_pressed(slack: SlackSandbox, bot: 
     written = [re.sub(r"\d+\.\d{6}", "1", line) for line in out.getvalue().splitlines()]
     assert "[Slack #general 1 parley] It failed. ⏎ [ Again ]" in written
     assert "[Slack #general 1 parley] [file answer.md]" in written
-    assert "[Slack] There is no button 'other' here." in written
+    assert "[Slack] There is no button 'other' here. There are: Again." in written
     (press,) = [envelope.payload for envelope in slack.envelopes if envelope.type == "interactive"]
     assert (press["user"]["name"], press["actions"][0]["action_id"]) == ("ada", "again:1")

@@ -61,7 +61,6 @@ def test_blocks_stand_one_below_the_other() -> None:
         "1. **one**",
         "---",
         "by **@ada**",
-        "`[ Stop ]`",
         "_(video)_",
     ]
 
