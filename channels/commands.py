@@ -129,7 +129,8 @@ class Commands:
         if name == "help":
             return Said(_help(say))
         session = asker.session_id
-        if session is None or not await self._desk.inbox.is_session(session):
+        may_begin = name == "model"  # is chosen before the first question, too
+        if session is None or not (may_begin or await self._desk.inbox.is_session(session)):
             return Said(say(words.NOTHING_TO_RESET))
         return await self._in_session(name, argument.strip(), session, asker, say)
 

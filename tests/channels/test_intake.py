@@ -252,6 +252,13 @@ async def test_a_model_is_told_chosen_or_said_not_to_be_there(place: Place) -> N
     assert all(f"`{model}`" in place.said[3] for model in MODELS)
 
 
+async def test_a_model_can_be_chosen_before_the_first_question(place: Place) -> None:
+    await place.hear(f"model {MODELS[1]}")
+    await place.hear("hello")
+    assert place.said == [ENGLISH(words.MODEL_CHOSEN, model=MODELS[1])]
+    assert (await place.begun()).model == MODELS[1]
+
+
 async def test_a_command_that_comes_by_another_way_says_so_if_the_database_is_away(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
