@@ -6,7 +6,8 @@ What is typed is what one types at the sandbox's terminal. In a scene, a line is
     NAME: WORDS    what somebody types
     ~ WORDS        wait until they are seen there
     - WORDS        wait until they are seen no more
-    =              show the place as it stands, as who typed last sees it
+    =              show the place once all answers stand, as who typed last sees it
+    *              show it as it is now
     + TEXT         something else that happens: see `_Stage.extra`
 """
 
@@ -40,8 +41,8 @@ WITHIN = 30.0
 #: What is another each time, and what the page has in its place.
 CHANGING = {r"\d{17,}": "...", r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?": "...", r"`[0-9a-f]{10}`": "`...`"}
 
-#: What stands above a reply that was streamed until it is edited for the last time.
-PASSING = "✓ …"
+#: What tells of an answer that does not stand yet: a placeholder (of a stream, its task), and a button.
+PASSING = re.compile(r": (✓ )?…$|\[ Stop \]", re.M)
 
 #: Files that lie where one types, and one with a tool, where the bot runs.
 PLAN = "day;task\nMon;write\nTue;test\n"
@@ -125,7 +126,7 @@ SCENES = (
         """
         ada: @parley tell me a long story
         ~ Once upon a time
-        =
+        *
         ada: /press stop
         ~ Regenerate
         =
@@ -180,7 +181,7 @@ SCENES = (
         ~ One, two
         grace: @parley and the planets?
         ~ 👀
-        =
+        *
         + let the model go on
         ~ Eight.
         ~ Regenerate
@@ -391,9 +392,9 @@ class _Stage:
         for line in filter(None, map(str.strip, self._scene.script.splitlines())):
             sign, _, rest = line.partition(" ")
             if sign in ("~", "-"):
-                await self._sees(rest, is_there=sign == "~")
-            elif sign == "=":
-                await self._show()
+                await self._sees(re.compile(re.escape(rest)), is_there=sign == "~")
+            elif sign in ("=", "*"):
+                await self._show(at_rest=sign == "=")
             elif sign == "+":
                 await self._extra(rest)
             else:
@@ -407,15 +408,13 @@ class _Stage:
         told = await self._desks.enter(f"/as {who}") or await self._desks.enter(line)
         self._lines += [f"{who} types  {line}", *([f"  ({told})"] if told else [])]
 
-    async def _sees(self, words: str, *, is_there: bool) -> None:
+    async def _sees(self, words: re.Pattern[str], *, is_there: bool) -> None:
         sandbox = self._slack if self._scene.platform == "slack" else self._discord
-        await sandbox.wait_for(
-            lambda: any(words in line for line in self._seen()) is is_there,
-            timeout=WITHIN,
-        )
+        await sandbox.wait_for(lambda: bool(words.search("\n".join(self._seen()))) is is_there, timeout=WITHIN)
 
-    async def _show(self) -> None:
-        await self._sees(PASSING, is_there=False)
+    async def _show(self, *, at_rest: bool) -> None:
+        if at_rest:
+            await self._sees(PASSING, is_there=False)
         desk = self._desks.desk
         self._lines += ["", f"{desk.home().name}, as {desk.speaker.name} sees it:", *self._seen(), ""]
 
@@ -461,7 +460,7 @@ class _Stage:
                 self._lines += ["ada replies to that:  @parley is that bad?"]
             case "what is in the file":
                 data = self._discord.messages(self._scene.where)[-1].content.attachments[0].data
-                self._lines += ["what is in the file:", *(f"  {line}" for line in data.decode().splitlines())]
+                self._lines += ["", "what is in the file:", *(f"  {line}" for line in data.decode().splitlines()), ""]
             case "ada begins to type /model":
                 offers = await self._discord.complete("ada", self._scene.where, "model", "name", "openai")
                 self._lines += [f"ada begins to type  /model openai, and is offered: {', '.join(offers)}"]
