@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp.web import AbstractRouteDef
 
+from bot.agent import make_agent, make_choice, models
 from bot.health import Health
 from bot.server import serving
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
@@ -19,7 +20,7 @@ from channels.desk import Desk
 from channels.discord.channel import DiscordChannel
 from channels.slack.channel import SlackChannel
 from core import garbage
-from core.agent import make_app
+from core.approvals import Approvals
 from core.artifacts import Artifacts
 from core.conversations import Conversations
 from core.errors import SettingsError, StoreError
@@ -28,20 +29,17 @@ from core.inbox import Inbox
 from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
-from core.models.adapter import ModelAdapter
-from core.models.attempts import WAITS
-from core.models.choice import Choice
 from core.places import Places
 from core.pruning import Pruning
 from core.runtime import AgentRuntime, warm_up
 from core.secrets import traced
+from core.sessions.adoption import adopt
 from core.sessions.service import SessionService
 from core.shares import Shares, Uses
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, pending, verify
 from core.tokens import TokenCounter
-from core.tools import load_tools
 from core.turns import Turn, Turns
 from core.vault import Vault
 from core.worker import Worker
@@ -89,27 +87,21 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         stack.push_async_callback(database.aclose)
         stack.enter_context(held(database))
         await prepare(database)
+        choice = make_choice(settings)
+        stack.push_async_callback(choice.aclose)
+        app = make_agent(settings, choice, Journal(database))  # before a lease is to be kept: it may take its time
+        await adopt(database, app.name)
         lease = Lease(database, seconds=settings.lease_seconds)
         await lease.take()
         stack.push_async_callback(lease.give_up)
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)
         await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
-        choice = Choice(settings.model, settings.models, settings.endpoints)
-        stack.push_async_callback(choice.aclose)
-        if LOCAL_MODEL in choice.offered:
+        if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
-        sessions = SessionService(database, counter, budget=settings.history_tokens, agent=settings.agent_name)
-        adapter = ModelAdapter(
-            model=choice.default,
-            provider=choice.offered[choice.default].provider,
-            offered=choice.offered,
-            idle_seconds=settings.model_idle_seconds,
-            waits=WAITS,
-        )
-        journal = Journal(database)
-        app = make_app(settings.agent, model=adapter, tools=load_tools(settings.tools), journal=journal)
+        root = app.root_agent.name if app.root_agent else ""
+        sessions = SessionService(database, counter, budget=settings.history_tokens, agent=root)
         runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
         stack.push_async_callback(runtime.aclose)
         await warm_up()
@@ -121,21 +113,24 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
         conversations = Conversations(
-            database, turns, worker, app=app.name, models=tuple(choice.offered), budget=settings.history_tokens
+            database, turns, worker, app=app.name, models=models(app, choice), budget=settings.history_tokens
         )
+        approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
         answerer = Answerer(
             runtime,
             turns,
             channels,
             conversations,
             Context(database, counter.count, most=settings.context_tokens),
+            approvals=approvals,
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
             extras=frozenset(settings.reply_buttons),
             allowance=settings.allowance,
         )
-        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, settings.follow)
+        feedback = Feedback(database)
+        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, settings.follow)
         places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
         if settings.slack is not None:
             vault = Vault(database, settings.vault_key) if settings.vault_key else None
@@ -149,6 +144,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             stack.push_async_callback(discord.aclose)
         if not channels:
             raise SettingsError(NO_TOKENS)
+        await stack.enter_async_context(_beside(approvals.watch(answerer.reask), name="approvals"))
         shares = Shares(database, lease)
         await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
         await stack.enter_async_context(serving(settings.port, routes))

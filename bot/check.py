@@ -3,15 +3,20 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from google.adk.apps import App
+from google.adk.sessions import InMemorySessionService
 from sqlalchemy.engine import make_url
 
 from bot import settings as configuration
+from bot.agent import make_agent, make_choice
 from bot.settings import Settings
 from channels.discord import login as discord
 from channels.slack import login as slack
-from core.errors import ParleyError, SettingsError, StoreError
+from core.errors import ParleyError, SettingsError, StoreError, ToolError
+from core.mcp import McpServer
 from core.models.catalog import probe
 from core.models.choice import Choice
+from core.runtime import AgentRuntime
 from core.store.database import Database
 from core.store.migrate import pending
 from core.tokens import is_warm
@@ -44,7 +49,7 @@ async def check() -> list[Finding]:
     except SettingsError as error:
         return _faults(error)
     findings = []
-    for trial in (_slack, _discord, _database, _model, _tools, _vocabulary):
+    for trial in (_slack, _discord, _database, _agent_and_models, _vocabulary):
         try:
             findings += await trial(settings)
         except SettingsError as error:
@@ -94,27 +99,63 @@ async def _database(settings: Settings) -> list[Finding]:
     return _good(f"database: {where}" + (f"; {len(missing)} migrations to apply: `parley migrate`" if missing else ""))
 
 
-async def _model(settings: Settings) -> list[Finding]:
-    choice = Choice(settings.model, settings.models, settings.endpoints)
+async def _agent_and_models(settings: Settings) -> list[Finding]:
+    try:
+        choice = make_choice(settings)
+    except SettingsError as error:  # what is wrong with the tools is to be told as well
+        return [*_faults(error), *([] if settings.agent else _tools(settings))]
     findings, faults = list[Finding](), list[str]()
     try:
-        for name, (provider, model) in choice.offered.items():
+        app = None
+        try:
+            app = make_agent(settings, choice)
+        except SettingsError as error:
+            faults += error.faults
+        for name, (provider, model) in choice.asked.items():
             try:
                 await probe(provider, model)
                 findings += _good(f"model: {name} answers")
             except ParleyError as error:
-                faults.append(f"{'MODEL' if name == choice.default else 'MODELS'}={name}: {error}")
+                faults.append(f"{_who_asks(name, choice)}={name}: {error}")
+        if app is not None:
+            findings += _good(_agent(app))
+            for server in getattr(app.root_agent, "tools", ()):
+                if isinstance(server, McpServer):
+                    findings.append(await _server(server))
+            await AgentRuntime(app, InMemorySessionService()).aclose()
     finally:
         await choice.aclose()
     return [*findings, *(Finding(Verdict.FAIL, fault) for fault in faults)]
 
 
-async def _tools(settings: Settings) -> list[Finding]:
+def _tools(settings: Settings) -> list[Finding]:
     try:
-        tools = load_tools(settings.tools)
-    except ParleyError as error:
-        raise SettingsError(f"TOOLS: {error}") from error
-    return _good(f"tools: {', '.join(tool.name for tool in tools) or 'none'}")
+        load_tools(settings.tools)
+    except ToolError as error:
+        return [Finding(Verdict.FAIL, f"TOOLS: {error}")]
+    return []
+
+
+def _who_asks(name: str, choice: Choice) -> str:
+    """The setting that names a model."""
+    if name == choice.default:
+        return "MODEL"
+    return "MODELS" if name in choice.offered else "AGENT: its model"
+
+
+async def _server(server: McpServer) -> Finding:
+    try:
+        tools = await server.listed()
+    except Exception as error:  # whatever a foreign program does
+        kind = type(error.__cause__ or error).__name__
+        return Finding(Verdict.FAIL, f"MCP_FILE: the server [{server.name}] does not tell its tools ({kind})")
+    return Finding(Verdict.OK, f"MCP server {server.name}: {', '.join(tool.name for tool in tools) or 'no tools'}")
+
+
+def _agent(app: App) -> str:
+    root = app.root_agent
+    tools = [getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in getattr(root, "tools", ())]
+    return f"agent: {app.name}; tools: {', '.join(filter(None, tools)) or 'none'}"
 
 
 async def _vocabulary(settings: Settings) -> list[Finding]:

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
+from bot.values import SLACK_APPS, begins, ids, read, revealed, with_driver
 from channels.attachments import Allowance
 from channels.buttons import Extra
 from channels.context import TOKENS
@@ -20,19 +20,24 @@ from channels.slack.login import MOST_PROMPTS, PROMPTS, Mode, SlackSettings
 from channels.slack.streams import Streaming
 from channels.words import spoken
 from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
+from core.approvals import ASKER
 from core.conversations import Follow
 from core.errors import SettingsError
+from core.layout import dotenv
 from core.models.catalog import Endpoints
 from core.secrets import remember
+from core.tools import TOOL_SECONDS
 from core.vault import SHORTEST_KEY
 
-_SLACK_APPS = "https://api.slack.com/apps"
 _DISCORD_APPS = "https://discord.com/developers/applications"
 
 #: What is missing when there is no platform to run on.
 NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"
 
 DEFAULT_MODEL = "gemini-3.5-flash"
+
+#: What is said of the agent that is built in, and of no other.
+_OF_OUR_AGENT = ("agent_name", "agent_instruction", "agent_instruction_file", "tools", "mcp_file")
 
 #: Needs no key and no network.
 LOCAL_MODEL = "local/smollm2-135m"
@@ -76,9 +81,13 @@ class Settings(BaseSettings):
     anthropic_api_key: SecretStr | None = None
     anthropic_base_url: str | None = None
 
+    agent: str = ""
     agent_name: str = DEFAULT_NAME
     agent_instruction: str = DEFAULT_INSTRUCTION
+    agent_instruction_file: Path | None = None
     tools: Annotated[tuple[str, ...], NoDecode] = ("core.tools:current_time",)
+    mcp_file: Path = Path("mcp.toml")
+    tool_seconds: float = Field(default=TOOL_SECONDS, gt=0)
 
     database_url: str = ""
     database_connections: int = Field(default=15, ge=3)
@@ -93,6 +102,8 @@ class Settings(BaseSettings):
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
     follow: Follow = "asker"
+    approvers: Annotated[tuple[str, ...], NoDecode] = (ASKER,)
+    approval_hours: float = Field(default=24, gt=0)
 
     turn_seconds: float = Field(default=600, gt=0)
     model_idle_seconds: float = Field(default=120, gt=0)
@@ -122,7 +133,14 @@ class Settings(BaseSettings):
             raise ValueError(NAME_RULE)
         return value
 
-    @field_validator("tools", "models", "reply_buttons", mode="before")
+    @field_validator("agent_instruction_file")
+    @classmethod
+    def _is_instruction(cls, value: Path | None) -> Path | None:
+        if value is not None and not read(value).strip():
+            raise ValueError(f"{value} is empty")
+        return value
+
+    @field_validator("tools", "models", "reply_buttons", "approvers", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
@@ -136,12 +154,12 @@ class Settings(BaseSettings):
     @field_validator("slack_bot_token")
     @classmethod
     def _is_bot_token(cls, value: SecretStr | None) -> SecretStr | None:
-        return _begins(value, "xoxb-", "OAuth & Permissions")
+        return begins(value, "xoxb-", "OAuth & Permissions")
 
     @field_validator("slack_app_token")
     @classmethod
     def _is_app_token(cls, value: SecretStr | None) -> SecretStr | None:
-        return _begins(value, "xapp-", "Basic Information, App-Level Tokens (scope connections:write)")
+        return begins(value, "xapp-", "Basic Information, App-Level Tokens (scope connections:write)")
 
     @field_validator("discord_bot_token")
     @classmethod
@@ -153,12 +171,12 @@ class Settings(BaseSettings):
     @field_validator("discord_guilds", mode="before")
     @classmethod
     def _are_servers(cls, value: object) -> object:
-        return _ids(value, "ids of servers, with commas in between (right-click a server, Copy Server ID)")
+        return ids(value, "ids of servers, with commas in between (right-click a server, Copy Server ID)")
 
     @field_validator("discord_free_channels", mode="before")
     @classmethod
     def _are_channels(cls, value: object) -> object:
-        return _ids(value, "ids of channels, with commas in between (right-click a channel, Copy Channel ID)")
+        return ids(value, "ids of channels, with commas in between (right-click a channel, Copy Channel ID)")
 
     @field_validator("slack_api_url", "discord_api_url", "google_base_url", "openai_base_url", "anthropic_base_url")
     @classmethod
@@ -185,27 +203,12 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _with_driver(cls, value: str) -> str:
-        """Heroku says `postgres://`; SQLAlchemy wants to be told the driver."""
-        for prefix in ("postgres://", "postgresql://"):
-            if value.startswith(prefix):
-                value = f"postgresql+asyncpg://{value.removeprefix(prefix)}"
-        if value.startswith("sqlite://"):
-            value = f"sqlite+aiosqlite://{value.removeprefix('sqlite://')}"
-        if value and not value.startswith(("postgresql+asyncpg://", "sqlite+aiosqlite://")):
-            raise ValueError("it must be a postgresql:// or sqlite:/// URL")
-        if value:
-            try:
-                url = make_url(value)
-            except (ArgumentError, ValueError):
-                raise ValueError("it is not a URL") from None
-            if "sslmode" in url.query:  # libpq's name for what asyncpg calls `ssl`
-                query = {"ssl" if name == "sslmode" else name: word for name, word in url.query.items()}
-                value = url.set(query=query).render_as_string(hide_password=False)
-        return value
+        return with_driver(value)
 
     @model_validator(mode="after")
     def _agree(self) -> "Settings":
         self._check_slack()
+        self._check_agent()
         if len(self.prompts) > MOST_PROMPTS:
             raise ValueError(f"SUGGESTED_PROMPTS: Slack shows {MOST_PROMPTS} at the most, with | in between")
         if self.catch_up_hours >= self.turns_kept_days * 24:
@@ -213,6 +216,8 @@ class Settings(BaseSettings):
                 "CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS; what was answered before would not be known any "
                 "more, and be answered again"
             )
+        if self.approval_hours > self.turns_kept_days * 24:
+            raise ValueError("APPROVAL_HOURS: it must not be more than TURNS_KEPT_DAYS, after which it is forgotten")
         if "DYNO" in os.environ and self.database.startswith("sqlite") and not self.allow_ephemeral_database:
             raise ValueError(
                 "DATABASE_URL: a dyno's disk does not outlive a restart; add Postgres with "
@@ -220,13 +225,23 @@ class Settings(BaseSettings):
             )
         return self
 
+    def _check_agent(self) -> None:
+        of_ours = [name.upper() for name in _OF_OUR_AGENT if name in self.model_fields_set]
+        if self.agent and of_ours:
+            raise ValueError(
+                f"AGENT: an agent that is brought has a name, an instruction and tools of its own: remove "
+                f"{', '.join(of_ours)}, or AGENT to run the one that is built in"
+            )
+        if {"agent_instruction", "agent_instruction_file"} <= self.model_fields_set:
+            raise ValueError("AGENT_INSTRUCTION_FILE: there is AGENT_INSTRUCTION beside it: remove one of the two")
+
     def _check_slack(self) -> None:
         """What Slack is reached by must be whole: one workspace's token or the app's own keys, and a way to hear it."""
         several = bool(self.slack_client_id)
         if several != bool(self.slack_client_secret):
             raise ValueError(
                 "SLACK_CLIENT_ID and SLACK_CLIENT_SECRET belong together: copy both at "
-                f"{_SLACK_APPS}, your app, under Basic Information"
+                f"{SLACK_APPS}, your app, under Basic Information"
             )
         if several and self.slack_bot_token:
             raise ValueError("SLACK_BOT_TOKEN is for one workspace, and SLACK_CLIENT_ID for several: unset one of them")
@@ -239,18 +254,18 @@ class Settings(BaseSettings):
         if not several and not self.slack_bot_token:
             if self.slack_app_token:
                 raise ValueError(
-                    f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {_SLACK_APPS}, your app, under "
+                    f"SLACK_BOT_TOKEN is missing beside SLACK_APP_TOKEN: copy it at {SLACK_APPS}, your app, under "
                     "OAuth & Permissions"
                 )
             return
         if self.slack_mode == "socket" and not self.slack_app_token:
             raise ValueError(
-                f"SLACK_APP_TOKEN is missing beside {token}: make one at {_SLACK_APPS}, your app, under "
+                f"SLACK_APP_TOKEN is missing beside {token}: make one at {SLACK_APPS}, your app, under "
                 "Basic Information, App-Level Tokens (scope connections:write)"
             )
         if self.slack_mode == "http" and not self.slack_signing_secret:
             raise ValueError(
-                f"SLACK_SIGNING_SECRET is missing beside SLACK_MODE=http: copy it at {_SLACK_APPS}, your app, under "
+                f"SLACK_SIGNING_SECRET is missing beside SLACK_MODE=http: copy it at {SLACK_APPS}, your app, under "
                 "Basic Information, App Credentials"
             )
 
@@ -273,18 +288,18 @@ class Settings(BaseSettings):
         if self.slack_bot_token is None and not self.slack_client_id:
             return None
         return SlackSettings(
-            bot_token=_revealed(self.slack_bot_token) or "",
-            app_token=_revealed(self.slack_app_token) or "",
+            bot_token=revealed(self.slack_bot_token) or "",
+            app_token=revealed(self.slack_app_token) or "",
             api_url=self.slack_api_url,
             streaming=self.slack_streaming,
             direct=self.slack_dm,
             prompts=self.prompts,
             mode=self.slack_mode,
-            signing_secret=_revealed(self.slack_signing_secret) or "",
+            signing_secret=revealed(self.slack_signing_secret) or "",
             sockets=self.slack_sockets,
             external=self.slack_external,
             client_id=self.slack_client_id,
-            client_secret=_revealed(self.slack_client_secret) or "",
+            client_secret=revealed(self.slack_client_secret) or "",
             answers_bots=self.answer_bots,
             bot_loop_limit=self.bot_loop_limit,
         )
@@ -292,7 +307,7 @@ class Settings(BaseSettings):
     @property
     def vault_key(self) -> str:
         """What the tokens of several workspaces are encrypted with; empty where there is one."""
-        return _revealed(self.secret_key) or "" if self.slack_client_id else ""
+        return revealed(self.secret_key) or "" if self.slack_client_id else ""
 
     @property
     def prompts(self) -> tuple[str, ...]:
@@ -325,17 +340,19 @@ class Settings(BaseSettings):
     @property
     def endpoints(self) -> Endpoints:
         return Endpoints(
-            google_api_key=_revealed(self.google_api_key),
+            google_api_key=revealed(self.google_api_key),
             google_base_url=self.google_base_url,
-            openai_api_key=_revealed(self.openai_api_key),
+            openai_api_key=revealed(self.openai_api_key),
             openai_base_url=self.openai_base_url,
-            anthropic_api_key=_revealed(self.anthropic_api_key),
+            anthropic_api_key=revealed(self.anthropic_api_key),
             anthropic_base_url=self.anthropic_base_url,
         )
 
     @property
-    def agent(self) -> AgentConfig:
-        return AgentConfig(name=self.agent_name, instruction=self.agent_instruction)
+    def agent_config(self) -> AgentConfig:
+        """The agent that is built in."""
+        file = self.agent_instruction_file
+        return AgentConfig(name=self.agent_name, instruction=read(file) if file else self.agent_instruction)
 
     def secrets(self) -> list[str]:
         """Every value that must not leave the process."""
@@ -352,6 +369,14 @@ def load() -> Settings:
     """
     try:
         settings = Settings()
+        beside = dotenv(settings.agent) if settings.agent else None
+        if beside is not None and beside != Path(".env").resolve():
+            files: tuple[Path | str, ...] = (beside, ".env")  # pydantic-settings: the last one holds
+
+            class Beside(Settings):
+                model_config = SettingsConfigDict(env_file=files)
+
+            settings = Beside()
     except ValidationError as error:
         raise SettingsError(*(_line(fault) for fault in error.errors(include_input=False))) from None
     except UnicodeDecodeError:
@@ -368,22 +393,3 @@ def _line(fault: object) -> str:
     variable = str(fault["loc"][0]).upper() if fault["loc"] else ""
     said = str(fault["msg"]).removeprefix("Value error, ")
     return f"{variable}: {said}" if variable else said
-
-
-def _begins(value: SecretStr | None, prefix: str, where: str) -> SecretStr | None:
-    if value is not None and not value.get_secret_value().startswith(prefix):
-        raise ValueError(f"it must begin with {prefix}; copy it at {_SLACK_APPS}, your app, under {where}")
-    return value
-
-
-def _ids(value: object, what: str) -> object:
-    if not isinstance(value, str):
-        return value
-    ids = [part.strip() for part in value.split(",") if part.strip()]
-    if not all(part.isdecimal() for part in ids):
-        raise ValueError(f"it must be {what}")
-    return tuple(int(part) for part in ids)
-
-
-def _revealed(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None

@@ -15,16 +15,20 @@ from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
 from channels.context import Context
 from channels.reply import FILE_NAME, MOST_MESSAGES, Reply
+from channels.requests import request_buttons, request_text
+from channels.tools import Tools
 from channels.words import Words
 from core import turns
+from core.approvals import Approval, Approvals
 from core.changes import UNDER_WAY
 from core.conversations import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
+from core.events import StreamEvent
 from core.inbound import Inbound, storable
-from core.models.provider import Usage
 from core.runtime import AgentRuntime
 from core.secrets import traced
-from core.turns import Ended, Turn, Turns
+from core.states import Ended
+from core.turns import Turn, Turns
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +68,7 @@ class Answerer:
         conversations: Conversations,
         context: Context,
         *,
+        approvals: Approvals,
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
         most_attempts: int = MOST_ATTEMPTS,
@@ -79,6 +84,7 @@ class Answerer:
         self._extras = extras
         self._attachments = Attachments(allowance)
         self._conversations = conversations
+        self._approvals = approvals
         self._context = context
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
@@ -108,7 +114,7 @@ class Answerer:
                 await keep(known)
             say = words.of(await words.told(channel.locale(turn.inbound)))
             controls = await self._while_it_runs(turn, say)
-            files = await self._made(turn) if turn.text is not None else ()
+            files = await self._made(turn.session_id, turn.run or turn.origin) if turn.text is not None else ()
             async with Reply(
                 surface,
                 known=known,
@@ -145,6 +151,28 @@ class Answerer:
         if latest is not None and not self._offer(latest):
             await self._show_again(await self._ended(latest), ending)
 
+    async def reask(self, approval: Approval, *, is_void: bool = False) -> None:
+        """Show a request as it stands: what is to be decided, or what was.
+
+        Args:
+            is_void: whether there is nothing to decide any more, though nobody has.
+
+        Raises:
+            StoreError: the ids of its messages cannot be kept.
+            SurfaceError: it cannot be shown.
+        """
+        channel, address = self._channel(approval.inbound), approval.inbound.address
+
+        async def keep(ids: Sequence[str]) -> None:
+            await self._approvals.shown(approval.id, ids, channel.below(address, ids[0]) if ids else address)
+
+        surface = channel.surface(channel.apart(address, approval.id), turn_id=approval.id)
+        say = words.of(await words.told(channel.locale(approval.inbound)))
+        known = tuple(await surface.find(approval.chunks))
+        controls = request_buttons(approval, say, is_void=is_void)
+        async with Reply(surface, known=known, keep=keep, say=say, controls=controls) as reply:
+            await reply.close(request_text(approval, say, is_void=is_void), Priority.APPROVAL, controls=controls)
+
     def _offer(self, latest: Latest) -> bool:
         """Show other buttons under a reply that grows here; false if it does not."""
         reply = self._replies.get(latest.turn_id)
@@ -173,16 +201,30 @@ class Answerer:
         if tuple(await surface.find(latest.chunks)) != latest.chunks:
             return
         say = words.of(await words.told(channel.locale(latest.inbound)))
-        controls = under_answer(latest.turn_id, say, self._extras, is_revised=latest.is_revised)
-        stands, files = latest.chunks, await self._made(latest)
-        async with Reply(surface, known=stands, keep=_as_it_was, most=self._most_messages, say=say) as reply:
-            controls = [] if ending else controls
-            await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
+        extras = frozenset[Extra]() if await self._approvals.asked(latest.turn_id) else self._extras
+        controls = under_answer(latest.turn_id, say, extras, is_revised=latest.is_revised)
+        files = await self._made(latest.session_id, latest.origin)
+        with suppress(TurnLostError):
+            async with Reply(
+                surface,
+                known=latest.chunks,
+                keep=_as_it_was,
+                hold=partial(self._hold_still, latest),
+                most=self._most_messages,
+                say=say,
+            ) as reply:
+                controls = [] if ending else controls
+                await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
 
-    async def _made(self, turn: Turn | Latest) -> list[File]:
-        """What the run of a turn has made, each under a name of its own."""
+    async def _hold_still(self, latest: Latest) -> None:
+        """See that nothing else is to be shown there meanwhile: another turn answers, or people changed more."""
+        if await self._conversations.latest(latest.turn_id) != latest:
+            raise TurnLostError(f"turn {latest.turn_id} does not stand as it did")
+
+    async def _made(self, session_id: str, run_id: str) -> list[File]:
+        """What a run has made, each under a name of its own."""
         files, names = list[File](), {FILE_NAME}
-        for made in (await self._runtime.made(turn.session_id, turn.origin))[:MOST_FILES]:
+        for made in (await self._runtime.made(session_id, run_id))[:MOST_FILES]:
             name = made.name if made.name not in names else f"{len(files) + 1}-{made.name}"
             names.add(name)
             alt = made.alt or (name if made.kind.startswith("image/") else "")
@@ -198,9 +240,11 @@ class Answerer:
     async def _in_reply(self, turn: Turn, reply: Reply, files: Sequence[File]) -> None:
         try:
             if turn.text is not None:
-                await self._show(turn, reply, turn.text, files)
+                await self._show(turn, reply, turn.text, files, await self._approvals.asked(turn.id))
             elif turn.cancel is not None:
                 await self._cancelled(turn, reply, turn.cancel)
+            elif turn.kind == "approval" and turn.run is None:
+                await self._close(turn, reply, words.FORGOTTEN, "cancelled", "nothing waits for it any more")
             elif turn.attempt > self._most_attempts:
                 cause = f"{self._most_attempts} workers did not live to its end"
                 await self._close(turn, reply, words.TRIED, "failed", cause)
@@ -214,10 +258,16 @@ class Answerer:
         """Run the agent and show what it says, to one end."""
         try:
             async with asyncio.timeout(self._time_limit):
-                usage = await self._agent_said(turn, reply)
-            text = reply.text if reply.text.strip() else reply.say(words.NO_ANSWER)
-            files = await self._made(turn)
-            await self._turns.answered(turn, text, asdict(usage))
+                done = await self._agent_said(turn, reply)
+            text, asked = reply.text, list[Approval]()
+            files = await self._made(turn.session_id, turn.run or turn.origin)
+            if done.asks:
+                text = text if text.strip() else reply.say(words.ASKS)
+                await self._approvals.answered(turn, text, asdict(done.usage), done.asks)
+                asked = await self._approvals.asked(turn.id)
+            else:
+                text = text if text.strip() else reply.say(words.NO_ANSWER)
+                await self._turns.answered(turn, text, asdict(done.usage))
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -228,13 +278,13 @@ class Answerer:
             log.error("turn %s failed: %s", turn.id, traced(error))
             sentence = error.public if isinstance(error, ParleyError) else ParleyError.public
             return await self._close(turn, reply, sentence, "failed", _cause(error))
-        return await self._show(turn, reply, text, files)
+        return await self._show(turn, reply, text, files, asked)
 
-    async def _agent_said(self, turn: Turn, reply: Reply) -> Usage:
+    async def _agent_said(self, turn: Turn, reply: Reply) -> StreamEvent:
         """Feed the reply with what the agent says, to its end. What hands the turn back lets the tools end
         that are at work.
         """
-        tools = _Tools()
+        tools = Tools()
         saying = asyncio.create_task(self._say(turn, reply, tools), name=f"run of turn {turn.id}")
         try:
             return await asyncio.shield(saying)
@@ -246,7 +296,8 @@ class Answerer:
             saying.cancel()
             await asyncio.wait([saying])
 
-    async def _say(self, turn: Turn, reply: Reply, tools: "_Tools") -> Usage:
+    async def _say(self, turn: Turn, reply: Reply, tools: Tools) -> StreamEvent:
+        decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
         heard = [await channel.read(message) for message in turn.messages]
         files: Sequence[Part] = ()
@@ -260,9 +311,10 @@ class Answerer:
             media=files,
             speaker=heard[-1].speaker,
             model=turn.model,
-            run_id=turn.origin,
+            run_id=turn.run or turn.origin,
             generation=turn.generation,
             fence=self._turns.fence(turn),
+            decisions=decisions,
         )
         async with aclosing(events):
             async for event in events:
@@ -281,7 +333,7 @@ class Answerer:
                         raise event.error
                     case "done":
                         reply.replace(reply.say.ending(storable(event.text)))
-                        return event.usage
+                        return event
         raise ParleyError("the run ended without an outcome")
 
     def _channel(self, inbound: Inbound) -> Channel:
@@ -321,42 +373,24 @@ class Answerer:
             await reply.close(said, ending=say(sentence), controls=controls)
         await self._turns.end(turn, state, error=cause)
 
-    async def _show(self, turn: Turn, reply: Reply, text: str, files: Sequence[File]) -> None:
-        await reply.close(text, controls=self._under(turn, reply.say, self._extras), files=files)
+    async def _show(
+        self, turn: Turn, reply: Reply, text: str, files: Sequence[File], asked: Sequence[Approval]
+    ) -> None:
+        """Show the final text, and below it, each in a message of its own, what people are asked for."""
+        controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
+        await reply.close(text, controls=controls, files=files)
+        for approval in asked:
+            await self.reask(approval)
         await self._turns.end(turn, "done")
 
     def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
+        if turn.run is not None:  # what somebody has decided is done, and not once more
+            extras = extras - {"regenerate"}
         return under_answer(turn.id, say, extras, is_revised=turn.id in self._revised)
 
 
 async def _as_it_was(_ids: Sequence[str]) -> None:
     """All messages stand, and the same ones are shown again."""
-
-
-class _Tools:
-    """The tools that are at work."""
-
-    def __init__(self) -> None:
-        self._calls: set[str] = set()
-        self._none = asyncio.Event()
-        self._none.set()
-
-    def began(self, call_id: str) -> None:
-        self._calls.add(call_id)
-        self._none.clear()
-
-    def ended(self, call_id: str) -> None:
-        self._calls.discard(call_id)
-        if not self._calls:
-            self._none.set()
-
-    async def rest(self, seconds: float) -> None:
-        """Wait until none is, but no longer than so many seconds."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._none.wait()
-        except TimeoutError:
-            log.warning("a tool is at work still, and is not waited for")
 
 
 def _cause(error: Exception) -> str:

@@ -7,8 +7,10 @@ from channels import words
 from channels.channel import Button, Style
 from channels.words import Words
 
-#: What a press asks for.
-Wish = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
+#: What a press asks for: of a turn, and of a request.
+OfTurn = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
+OfRequest = Literal["approve", "always", "deny"]
+Wish = OfTurn | OfRequest
 
 #: What may stand under an answer that has come to its end.
 Extra = Literal["regenerate", "feedback"]
@@ -21,11 +23,19 @@ _LABELS: Mapping[Wish, str] = {
     "stop": words.STOP,
     "good": words.GOOD,
     "bad": words.BAD,
+    "approve": words.APPROVE,
+    "always": words.ALWAYS,
+    "deny": words.DENY,
 }
-_STYLES: Mapping[Wish, Style] = {"revise": "primary"}
+_STYLES: Mapping[Wish, Style] = {"revise": "primary", "approve": "primary", "deny": "danger"}
 
 
 def button(wish: Wish, turn_id: str, say: Words) -> Button:
+    """A button.
+
+    Args:
+        turn_id: of what it concerns: a turn, or a request.
+    """
     return Button(f"{wish}:{turn_id}", say(_LABELS[wish]), _STYLES.get(wish, ""))
 
 
@@ -51,8 +61,14 @@ def under_answer(turn_id: str, say: Words, extras: Collection[Extra], *, is_revi
     return [button(wish, turn_id, say) for wish in wishes]
 
 
+def under_request(approval_id: str, say: Words, *, may_always: bool) -> list[Button]:
+    """The buttons under a request that waits for a decision."""
+    wishes: list[Wish] = ["approve", "always", "deny"] if may_always else ["approve", "deny"]
+    return [button(wish, approval_id, say) for wish in wishes]
+
+
 def wished(button_id: str) -> tuple[Wish, str] | None:
-    """What a press asks for, and of which turn; nothing if the button is none of these."""
+    """What a press asks for, and of which turn or request; nothing if the button is none of these."""
     name, _, turn_id = button_id.partition(":")
     wish = next((wish for wish in _LABELS if wish == name), None)
     return (wish, turn_id) if wish and turn_id else None

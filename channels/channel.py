@@ -21,14 +21,15 @@ class Priority(IntEnum):
     """
 
     FINAL = 0
-    ERROR = 1
-    PROGRESS = 2
-    TICK = 3
-    LOOK = 4
+    APPROVAL = 1
+    ERROR = 2
+    PROGRESS = 3
+    TICK = 4
+    LOOK = 5
 
 
 #: What is shown with these is complete.
-LAST_WORDS = frozenset({Priority.FINAL, Priority.ERROR})
+LAST_WORDS = frozenset({Priority.FINAL, Priority.APPROVAL, Priority.ERROR})
 
 #: Room in each message for a line under the text that says what is going on, in whatever unit.
 STATUS_RESERVE = 102
@@ -317,6 +318,18 @@ class Channel(Protocol):
         Args:
             turn_id: what the reply's messages can be found by when their ids were lost.
         """
+        ...
+
+    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        """The address of a message that stands below a reply and is none of its own.
+
+        Args:
+            name: what it can be found by: the end of the ids of its buttons, and the `turn_id` of its surface.
+        """
+        ...
+
+    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+        """The address of what is said on a message that stands apart, with this id."""
         ...
 
     async def locale(self, inbound: Inbound) -> str:

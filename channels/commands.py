@@ -3,10 +3,10 @@
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from channels import words
 from channels.channel import File
@@ -90,12 +90,23 @@ class Said:
     is_seen: bool = False
 
 
-class Commands:
-    """Does what they ask for: for slash commands, messages and shortcuts alike."""
+class Run(Protocol):
+    """See `Intake.run`."""
 
-    def __init__(self, desk: Desk, receipts: Receipts) -> None:
+    def __call__(self, errand: Coroutine[Any, Any, None], *, name: str) -> None: ...
+
+
+class Commands:
+    """Does what they ask for: for slash commands, messages and shortcuts alike.
+
+    Args:
+        run: does what nobody waits for.
+    """
+
+    def __init__(self, desk: Desk, receipts: Receipts, run: Run) -> None:
         self._desk = desk
         self._receipts = receipts
+        self._run = run
 
     async def run(self, name: Name, argument: str, asker: Asker) -> Said:
         """Do what a command asks for; if the database cannot be reached, the answer says so."""
@@ -139,6 +150,9 @@ class Commands:
     async def _stop(self, session: str, author: str, say: Words) -> Said:
         halt = await self._desk.conversations.stop(session, author=author)
         self._take_back(halt.dropped)
+        for turn_id in halt.undecided:
+            for approval in await self._desk.approvals.asked(turn_id):
+                self._run(self._desk.reask(approval), name="request")
         return Said(say(words.STOPPING if halt else words.NOTHING_RUNS), is_seen=halt.turn_id is not None)
 
     async def _reset(self, session: str, asker: Asker, say: Words) -> Said:
@@ -152,7 +166,10 @@ class Commands:
             text="reset",
             sent_at=asker.sent_at,
         )
+        asked = await self._desk.approvals.open(session_id=session)
         dropped = await self._desk.inbox.reset(inbound, is_late=asker.is_late)
+        for approval in asked if dropped is not None else ():
+            self._run(self._desk.reask(approval, is_void=True), name="request")
         self._take_back(dropped or ())
         return Said(say(words.RESET_DONE), is_seen=dropped is None)
 

@@ -3,9 +3,16 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
 from core.feedback import Feedback
 from core.inbox import Inbox
+
+
+class Reask(Protocol):
+    """See `Answerer.reask`."""
+
+    async def __call__(self, approval: Approval, *, is_void: bool = False) -> None: ...
 
 
 class Reshow(Protocol):
@@ -22,4 +29,6 @@ class Desk:
     conversations: Conversations
     feedback: Feedback
     reshow: Reshow
+    approvals: Approvals
+    reask: Reask
     follow: Follow = "asker"

@@ -2,19 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
 from channels import words
-from channels.buttons import Wish, wished
+from channels.buttons import OfRequest, OfTurn, wished
 from channels.channel import Surface
 from channels.commands import Asker, Commands, Name, command_in
 from channels.desk import Desk
 from channels.receipts import Receipts
 from channels.words import Words
 from core.again import Refused
+from core.approvals import Person, Verdict
 from core.changes import Taken
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
@@ -23,6 +24,9 @@ from core.secrets import traced
 from core.stopping import Stopped
 
 log = logging.getLogger(__name__)
+
+#: What a press decides.
+_VERDICTS: Mapping[OfRequest, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class Intake:
         surface: Callable[[Inbound], Surface],
         locale: Callable[[Inbound], Awaitable[str]],
     ) -> None:
-        self.commands = Commands(desk, receipts)
+        self.commands = Commands(desk, receipts, self.run)
         self._desk = desk
         self._receipts = receipts
         self._surface = surface
@@ -99,13 +103,15 @@ class Intake:
     async def _do(self, name: Name, argument: str, call: Call) -> None:
         """Do what a message asks for, once however often it is heard, and say there what came of it."""
         inbound = call.inbound
+        asker = Asker.of(inbound, await words.told(self._locale(inbound)), is_late=call.is_late)
         is_kept_by_itself = name == "reset" and await self._desk.inbox.is_session(inbound.session_id)
         if not (is_kept_by_itself or await self._desk.inbox.note(inbound)):
             return
         if name == "stop" and call.is_late:  # what runs now is something else
             return
-        asker = Asker.of(inbound, await words.told(self._locale(inbound)), is_late=call.is_late)
-        said = await self.commands.attempt(name, argument, asker)
+        # what is noted is not done when it comes again: if it cannot be done, that is to be told now
+        do = self.commands.attempt if is_kept_by_itself else self.commands.run
+        said = await do(name, argument, asker)
         if not said.is_seen:
             self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
 
@@ -129,17 +135,24 @@ class Intake:
         Raises:
             StoreError: it could not be noted, and must not be acknowledged.
         """
+        asked = await self._desk.approvals.open(event_key=event_key)
         withdrawn = await self._desk.inbox.withdraw(event_key)
-        if isinstance(withdrawn, Taken) and withdrawn.is_alone and not withdrawn.is_under_way:
+        if isinstance(withdrawn, Taken) and withdrawn.is_alone:  # what is being ended may come to its end before that
+            for approval in asked:
+                self.run(self._desk.reask(approval, is_void=True), name="request")
             self.run(self._desk.reshow(withdrawn.turn_id, ending=words.WITHDRAWN), name="deletion")
 
-    async def press(self, button: str, *, author: str, locale: str) -> str:
+    async def press(
+        self, button: str, *, author: str, locale: str, name: str = "", roles: frozenset[str] = frozenset()
+    ) -> str:
         """Do what a button is there for.
 
         Args:
             button: its id.
             author: who has pressed it.
             locale: his.
+            name: his, as others know him.
+            roles: the ids of those that he has there.
 
         Returns:
             What there is to say to him about it, if anything.
@@ -149,12 +162,16 @@ class Intake:
         if wish is None:
             return say(words.NOT_MINE)
         try:
-            return await self._grant(*wish, author, say)
+            match wish:
+                case ("approve" | "always" | "deny") as ruling, approval_id:
+                    return await self._decide(approval_id, Person(author, name, roles), _VERDICTS[ruling], say)
+                case other, turn_id:
+                    return await self._grant(other, turn_id, author, say)
         except StoreError as error:
             log.error("what a press asks for cannot be done: %s", traced(error))
             return say.sorry(error.public)
 
-    async def _grant(self, wish: Wish, turn_id: str, author: str, say: Words) -> str:
+    async def _grant(self, wish: OfTurn, turn_id: str, author: str, say: Words) -> str:
         match wish:
             case "stop":
                 stopped = await self._desk.conversations.stop_turn(turn_id, author)
@@ -164,6 +181,7 @@ class Intake:
             case "good" | "bad":
                 is_given = await self._desk.feedback.give(turn_id, author, wish)
                 return say(words.NOTED if is_given else words.FORGOTTEN)
+        asked = await self._desk.approvals.asked(turn_id) if wish != "retry" else ()
         match await self._desk.inbox.again(turn_id, author=author, kind=wish):
             case Refused.NOT_THEIRS:
                 return say(words.NOT_YOURS)
@@ -171,14 +189,33 @@ class Intake:
                 return say(words.OVER)
             case Refused.NEWER:
                 return say(words.NEWER)
-            case Accepted.WAITS, Inbound() as inbound:
-                self._receipts.give(inbound.address)
+            case accepted, Inbound() as inbound:
+                if accepted is Accepted.WAITS:
+                    self._receipts.give(inbound.address)
+                for approval in asked:
+                    self.run(self._desk.reask(approval, is_void=True), name="request")
         return ""
 
+    async def _decide(self, approval_id: str, by: Person, verdict: Verdict, say: Words) -> str:
+        """Decide on a request, and show what was decided; a press that comes too late shows it too, since whoever
+        has decided it may not have come to that.
+        """
+        decided = await self._desk.approvals.decide(approval_id, by, verdict)
+        approval = decided.approval
+        if approval is None:
+            return say(words.ENDED)
+        if approval.verdict is None:
+            return say(words.NOT_YOURS_TO_DECIDE)
+        self.run(self._desk.reask(approval), name="request")
+        return "" if decided.is_first else say(words.DECIDED)
+
     async def settle(self, seconds: float) -> None:
-        """Wait for errands and receipts, but for each no longer than so many seconds."""
+        """Wait for errands and receipts, but for each no longer than so many seconds; errands end then."""
         if self._errands:
-            await asyncio.wait(self._errands, timeout=seconds)
+            _, late = await asyncio.wait(self._errands, timeout=seconds)
+            for errand in late:
+                errand.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         await self._receipts.settle(seconds)
 
     def run(self, errand: Coroutine[Any, Any, None], *, name: str) -> None:

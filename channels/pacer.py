@@ -1,6 +1,7 @@
 """The pacer: the budgets of a platform, shared with other workers."""
 
 from collections.abc import Hashable, Sequence
+from hashlib import blake2b
 
 from channels.budget import Budget, Others, Window
 from core.shares import Uses
@@ -51,5 +52,7 @@ class Pacer:
 
 
 def _name(key: Hashable) -> str:
-    """What all workers call a budget."""
-    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+    """What all workers call a budget. It is kept in the database, and a key may hold what is good without a token, such
+    as an address at which somebody may be answered: so it is nothing that could be read.
+    """
+    return blake2b(repr(key).encode(), digest_size=12).hexdigest()

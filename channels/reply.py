@@ -174,6 +174,8 @@ class Reply:
         self._end(text, ending)
         self._touch(is_urgent=True)
         assert self._writer is not None, "a reply is closed inside its `async with`"
+        if self._writer.done() and self._writer.exception() is None:  # it has had its last word, and this is another
+            self._writer = asyncio.create_task(self._write(), name="reply")
         await asyncio.shield(self._writer)
 
     def _end(self, text: str, ending: str) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
 from core.sessions.service import hold_session
-from core.store.schema import inbox, turns
+from core.store.schema import approvals, inbox, turns
 from core.turns import STOP
 from core.waiting import Again, answered_by, is_waiting, readable
 
@@ -49,9 +49,20 @@ async def wanted(connection: AsyncConnection, turn_id: str, *, author: str, kind
     message = replace(said[-1], event_key=f"{said[-1].channel}:again:{turn_id}", sent_at=time.time())
     if (has_ended := await _has_ended(connection, message.event_key)) is not None:
         return Refused.OVER if has_ended else message
-    if not _may(turn, kind, is_revised=any(row.revised for row in standing)):
+    goes_on = kind == "retry" and await _has_asked(connection, turn_id)
+    if goes_on or not _may(turn, kind, is_revised=any(row.revised for row in standing)):
         return Refused.OVER
-    return Refused.NEWER if kind != "retry" and await is_followed(connection, turn) else message
+    if kind != "retry" and await _is_followed(connection, turn):
+        return Refused.NEWER
+    # what it has asked people for is not to be decided any more
+    await connection.execute(sa.delete(approvals).where(approvals.c.turn == turn_id))
+    return message
+
+
+async def _has_asked(connection: AsyncConnection, turn_id: str) -> bool:
+    """Whether a turn has asked people for something: it has come to its answer, and goes on when that is decided."""
+    asked = sa.exists().where(approvals.c.turn == turn_id)
+    return bool((await connection.execute(sa.select(asked))).scalar_one())
 
 
 def _may(turn: sa.Row[Any], kind: Again, *, is_revised: bool) -> bool:
@@ -61,12 +72,12 @@ def _may(turn: sa.Row[Any], kind: Again, *, is_revised: bool) -> bool:
         case "retry":
             return turn.state in ("failed", "running")
         case "regenerate":
-            return turn.state in ("answered", "done") or is_stopped
+            return turn.run is None and (turn.state in ("answered", "done") or is_stopped)
         case "revise":
             return is_revised and (turn.state != "cancelled" or is_stopped)
 
 
-async def is_followed(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
+async def _is_followed(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
     """Whether more was said in a session than a turn has answered."""
     newer = turns.alias("newer")
     waits = sa.exists().where(inbox.c.session == turn.session, is_waiting(inbox))

@@ -8,12 +8,15 @@ from google.adk.agents import LlmAgent
 from google.adk.agents.readonly_context import ReadonlyContext
 from google.adk.apps import App
 from google.adk.models import BaseLlm
+from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
 
 from core.errors import SettingsError
 from core.journal import Journal
 from core.models.choice import ChoicePlugin
 from core.plugins import GuardPlugin
+from core.tools import TOOL_SECONDS
 
 #: ADK re-sends what was stored under another name as somebody else's words, so a name is for life.
 DEFAULT_NAME = "lango_agent"
@@ -38,12 +41,16 @@ class AgentConfig:
 
 
 def make_app(
-    config: AgentConfig, *, model: BaseLlm, tools: Sequence[BaseTool] = (), journal: Journal | None = None
+    config: AgentConfig,
+    *,
+    model: BaseLlm,
+    tools: Sequence[BaseTool | BaseToolset] = (),
+    plugins: Sequence[BasePlugin] | None = None,
 ) -> App:
     """An ADK app around one agent.
 
     Args:
-        journal: keeps the calls of tools from being made twice, in sessions that are kept.
+        plugins: `ours`, with what they are to know.
 
     Raises:
         SettingsError: ADK takes no such name.
@@ -61,4 +68,14 @@ def make_app(
         instruction=instruction,
         tools=list(tools),
     )
-    return App(name=config.name, root_agent=agent, plugins=[GuardPlugin(journal), ChoicePlugin()])
+    return App(name=config.name, root_agent=agent, plugins=list(ours() if plugins is None else plugins))
+
+
+def ours(journal: Journal | None = None, *, tool_seconds: float = TOOL_SECONDS) -> list[BasePlugin]:
+    """What is added to every app, before the plugins of its own.
+
+    Args:
+        journal: keeps the calls of tools from being made twice, in sessions that are kept.
+        tool_seconds: how long a call of a tool may take.
+    """
+    return [GuardPlugin(journal, tool_seconds=tool_seconds), ChoicePlugin()]

@@ -9,8 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.service import hold_session
-from core.store.schema import inbox, turns
-from core.turns import WITHDRAWN, State, Turns
+from core.states import State
+from core.store.schema import approvals, inbox, turns
+from core.turns import WITHDRAWN, Turns
 from core.waiting import answered_by, readable
 
 #: Of a turn: it has not ended.
@@ -61,10 +62,6 @@ class Taken:
     is_alone: bool = True
     is_ended: bool = False
 
-    @property
-    def is_under_way(self) -> bool:
-        return self.state in UNDER_WAY
-
 
 async def revise(connection: AsyncConnection, event_key: str, text: str) -> Revised | Taken:
     """Keep the words of a message that was edited: as its own while it waits, beside them when a turn has taken it."""
@@ -108,6 +105,9 @@ async def withdraw(connection: AsyncConnection, event_key: str, turns_: Turns) -
     await connection.execute(sa.update(inbox).where(inbox.c.id.in_(gone), inbox.c.outcome.is_(None)).values(withdrawn))
     if turn is None:
         return Withdrawn.DROPPED
+    if not others:  # nobody is to decide on what nobody wants any more
+        waits = approvals.c.turn == turn.id, approvals.c.decision.is_(None)
+        await connection.execute(sa.delete(approvals).where(*waits))
     is_ended = False
     if not others and turn.state in UNDER_WAY:
         is_ended = await turns_.cancel(connection, row.session, WITHDRAWN) is not None

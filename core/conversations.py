@@ -8,15 +8,15 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.again import is_followed
 from core.inbound import BOT, Inbound
+from core.states import State
 from core.stopping import Halt, Stopped, stop, stop_turn
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, messages, sessions, turns
 from core.store.upsert import insert_new
 from core.transcript import transcript
-from core.turns import STOP, State, Turns
+from core.turns import STOP, Turns
 from core.waiting import answered_by, is_under_way, is_waiting, readable
 from core.worker import Worker
 
@@ -83,10 +83,7 @@ class Latest:
         text: the final text; None if there is none.
         chunks: the platform's ids of its messages.
         inbound: what it answers: the newest of its messages.
-        reason: why it was cancelled.
         is_revised: whether a message that it answers was edited since.
-        is_withdrawn: whether all that it answers was deleted.
-        is_last: whether nothing was said since, so that it may be answered anew.
     """
 
     turn_id: str
@@ -96,10 +93,7 @@ class Latest:
     text: str | None
     chunks: tuple[str, ...]
     inbound: Inbound
-    reason: str | None
     is_revised: bool
-    is_withdrawn: bool
-    is_last: bool
 
 
 class Conversations:
@@ -353,10 +347,7 @@ class Conversations:
                 text=turn.text,
                 chunks=tuple(turn.chunks or ()),
                 inbound=said[-1],
-                reason=turn.cancel,
                 is_revised=any(row.revised for row in standing),
-                is_withdrawn=not standing,
-                is_last=not await is_followed(connection, turn),
             )
 
     async def _change(self, session_id: str, new: dict[str, Any] | None = None, **values: Any) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from core.asks import Ask
 from core.models.provider import Usage
 
 StreamEventType = Literal["text_delta", "step_reset", "tool_start", "tool_end", "file", "error", "done"]
@@ -21,7 +22,8 @@ class StreamEvent:
             `file`: a file was made, which goes to the user with the reply; `data` are its `name` and its `version`.
             `error`: with a `call_id`, that call failed and the run goes on; without, the run has failed
             with `error` and this is the last event.
-            `done`: the run has ended well; `text` is the whole reply. The last event.
+            `done`: the run has ended well; `text` is the whole reply. The last event. With `asks`, it goes on when
+            people have decided those.
     """
 
     type: StreamEventType
@@ -31,3 +33,4 @@ class StreamEvent:
     data: Mapping[str, Any] = field(default_factory=dict)
     error: Exception | None = None
     usage: Usage = field(default_factory=Usage)
+    asks: tuple[Ask, ...] = ()

@@ -160,13 +160,18 @@ def _is(call: Call) -> sa.ColumnElement[bool]:
     return sa.and_(*(tool_calls.c[name] == value for name, value in _key(call).items()))
 
 
+def digest(arguments: Any) -> str:
+    """The SHA-256 of a call's arguments, which are JSON."""
+    canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
 def _begun(call: Call) -> dict[str, Any]:
     arguments = jsonable(call.arguments)
-    canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
     return {
         "tool": call.tool,
         "arguments": arguments,
-        "hash": hashlib.sha256(canonical.encode()).hexdigest(),
+        "hash": digest(arguments),
         "state": "begun",
         "result": None,
         "actions": None,

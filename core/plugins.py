@@ -1,8 +1,6 @@
 """What Parley adds to every agent that it runs, as ADK plugins."""
 
 import logging
-from collections.abc import Mapping
-from math import isfinite
 from typing import Any
 
 from google.adk.agents.base_agent import BaseAgent
@@ -11,26 +9,21 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
-from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
 
+from core.asks import allow, rule_on
 from core.errors import ToolError
 from core.journal import Call, Entry, Journal
-from core.models.messages import clean_text
 from core.outputs import kept
+from core.results import told
 from core.secrets import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
-from core.tools import contain, is_idempotent
+from core.tools import TOOL_SECONDS, ToolAdapter, contain, is_idempotent
 
 log = logging.getLogger(__name__)
 
 #: The most that a tool's error may tell the model, in characters.
 ERROR_LIMIT = 500
-
-#: The most of one text in a tool's result that the model is told, in characters: about what a whole history may
-#: hold, and less than what would stop the event loop.
-RESULT_LIMIT = 100_000
 
 
 class GuardPlugin(BasePlugin):
@@ -44,11 +37,13 @@ class GuardPlugin(BasePlugin):
     Args:
         journal: keeps the calls that are made in kept sessions. Those of an agent that is itself run as a tool, in a
             session of its own that nobody keeps, are a part of that tool's call.
+        tool_seconds: how long a call may take, unless its tool says otherwise by an attribute `seconds`.
     """
 
-    def __init__(self, journal: Journal | None = None) -> None:
+    def __init__(self, journal: Journal | None = None, *, tool_seconds: float = TOOL_SECONDS) -> None:
         super().__init__(name="parley_guard")
         self._journal = journal
+        self._tool_seconds = tool_seconds
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Have an agent that goes on know of the calls that it has made: it would make them again."""
@@ -63,7 +58,9 @@ class GuardPlugin(BasePlugin):
         Raises:
             StoreError: the call cannot be written into the journal; it is not made.
         """
-        contain(tool)
+        contain(tool, self._tool_seconds)
+        if not isinstance(tool, ToolAdapter) or tool.always:
+            allow(tool_context, tool.name)
         if isinstance(tool, TransferToAgentTool):
             return _wrong_agent(tool, tool_args)
         call = self._call(tool, tool_args, tool_context)
@@ -83,11 +80,13 @@ class GuardPlugin(BasePlugin):
         """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
         if isinstance(result, _Recorded):
             return None
+        if isinstance(tool, ToolAdapter):
+            rule_on(tool_context, tool.approvers, always=tool.always)
         call = self._call(tool, tool_args, tool_context)
-        told = _told(result if call is None else await kept(result, tool.name, tool_context))
+        said = told(result if call is None else await kept(result, tool.name, tool_context))
         if self._journal is not None and call is not None:
-            await self._journal.end(call, told, tool_context.actions)
-        return None if told == result else told
+            await self._journal.end(call, said, tool_context.actions)
+        return None if said == result else said
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
@@ -96,6 +95,8 @@ class GuardPlugin(BasePlugin):
         if not isinstance(error, Exception):  # a cancellation comes here too, and goes on whatever we say
             return None
         log.warning("tool %s failed", tool.name, exc_info=error)
+        if isinstance(error, ToolError) and isinstance(error.__cause__, TimeoutError):
+            return {"error": f"{tool.name} failed: {error}"}
         raised = error.__cause__ if isinstance(error, ToolError) and error.__cause__ else error
         return {"error": redact(f"{tool.name} failed: {type(raised).__name__}: {raised}")[:ERROR_LIMIT]}
 
@@ -169,24 +170,3 @@ def _wrong_agent(tool: TransferToAgentTool, tool_args: dict[str, Any]) -> dict[s
     valid = list(tool._agent_names)  # ADK offers these in the tool's declaration alone
     wrong = tool_args.get("agent_name")
     return None if wrong in valid else {"error": f"Agent {wrong!r} does not exist. Valid agents: {', '.join(valid)}."}
-
-
-def _told(result: Any) -> Any:
-    """A result as JSON has it. Media and other things that ADK has a type for stay as they are."""
-    match result:
-        case None | bool() | int() | BaseModel():
-            return result
-        case float():
-            return result if isfinite(result) else None
-        case str():
-            return _short(redact(clean_text(result[: RESULT_LIMIT + 1])), len(result))
-        case Mapping():
-            return {str(_told(key)): _told(value) for key, value in result.items()}
-        case list() | tuple() | set() | frozenset():
-            return [_told(item) for item in result]
-        case _:
-            return _told(to_jsonable_python(result, fallback=str, inf_nan_mode="null", bytes_mode="base64"))
-
-
-def _short(text: str, length: int) -> str:
-    return text if length <= RESULT_LIMIT else f"{text[:RESULT_LIMIT]}… (cut: it has {length} characters)"

@@ -14,7 +14,9 @@ from google.adk.agents.invocation_context import InvocationContext, LlmCallsLimi
 from google.adk.agents.run_config import StreamingMode, ToolThreadPoolConfig
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
+from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
 from google.adk.events.event import Event
+from google.adk.memory import InMemoryMemoryService
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService, Session
@@ -22,6 +24,7 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
 from core.artifacts import Artifacts, Made
+from core.asks import Decision, asks_in, behind, telling
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
 from core.events import StreamEvent
 from core.fence import Fence
@@ -45,9 +48,10 @@ _INVENTED_AGENT = re.compile(
 _TOOL_THREADS = 32
 
 
-with warnings.catch_warnings():  # ADK: to go on with a run is an experiment
+with warnings.catch_warnings():  # ADK: to go on with a run, and to keep what a tool may show, are experiments
     warnings.simplefilter("ignore")
     _RESUMABLE = ResumabilityConfig(is_resumable=True)
+    _CREDENTIALS = InMemoryCredentialService()  # it keeps them by app and user
 
 
 class AgentRuntime:
@@ -71,7 +75,13 @@ class AgentRuntime:
         self.sessions = sessions
         self.max_llm_calls = max_llm_calls
         self._artifacts = artifacts or InMemoryArtifactService()
-        self._runner = _Runner(app=app, session_service=sessions, artifact_service=self._artifacts)
+        self._runner = _Runner(
+            app=app,
+            session_service=sessions,
+            artifact_service=self._artifacts,
+            memory_service=InMemoryMemoryService(),
+            credential_service=_CREDENTIALS,
+        )
 
     def takes(self, model: str | None = None) -> Takes:
         """The files that the agent can be given, if it asks that model; of models that are not ours, what most take."""
@@ -100,6 +110,7 @@ class AgentRuntime:
         run_id: str | None = None,
         generation: int | None = None,
         fence: Fence | None = None,
+        decisions: Sequence[Decision] = (),
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
 
@@ -115,6 +126,8 @@ class AgentRuntime:
             generation: the session's, when it was asked. If it was started over since, that is the run's error.
             fence: the turn that is run, with a `run_id`. Once another worker has it, the run stores nothing and begins
                 no tool: `TurnLostError` is its error.
+            decisions: on all that the run of that id has asked people for, and waits for. It goes on with them, instead
+                of beginning with `text`, and its reply begins with what is said from then on.
         """
         said: dict[str, Any] = {
             "user_id": user_id,
@@ -126,7 +139,8 @@ class AgentRuntime:
             "fence": fence,
         }
         failed: StreamEvent | None = None
-        async with aclosing(self._stream_once(text=text, media=media, run_id=run_id, **said)) as events:
+        begun = self._stream_once(text=text, media=media, decisions=decisions, run_id=run_id, **said)
+        async with aclosing(begun) as events:
             async for event in events:
                 if event.type == "error" and not event.call_id:
                     failed = event
@@ -175,29 +189,36 @@ class AgentRuntime:
         run_id: str | None = None,
         generation: int | None = None,
         fence: Fence | None = None,
+        decisions: Sequence[Decision] = (),
     ) -> AsyncGenerator[StreamEvent, None]:
         runner = copy(self._runner)
         if run_id is not None and isinstance(self._artifacts, Artifacts):
             runner.artifact_service = self._artifacts.of(run_id, generation)
-        run = runner.run_async(
-            user_id=user_id,
-            session_id=session_id,
-            invocation_id=run_id,
-            new_message=types.UserContent(parts=[types.Part(text=text), *media]),
-            state_delta={"temp:speaker": speaker} if speaker else None,
-            run_config=ChosenRun(
-                model=model,
-                streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
-                max_llm_calls=self.max_llm_calls,
-                tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
-            ),
-        )
+        message: types.Content = types.UserContent(parts=[types.Part(text=text), *media])
         steps = Steps()
         try:
             if run_id is not None:
                 stored = await runner.stored(run_id, generation, fence, user_id=user_id, session_id=session_id)
+                if decisions:
+                    message = telling(stored, decisions) or message
+                    for told in _allowed(stored, decisions):
+                        yield told
+                    stored = behind(stored, decisions) or []
                 for told in steps.retold(stored):
                     yield told
+            run = runner.run_async(
+                user_id=user_id,
+                session_id=session_id,
+                invocation_id=run_id,
+                new_message=message,
+                state_delta={"temp:speaker": speaker} if speaker else None,
+                run_config=ChosenRun(
+                    model=model,
+                    streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
+                    max_llm_calls=self.max_llm_calls,
+                    tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
+                ),
+            )
             async with aclosing(run) as events:
                 async for event in events:
                     for told in steps.take(event):
@@ -287,6 +308,16 @@ class _Runner(Runner):
 
 def _of_run(session: Session, run_id: str) -> list[Event]:
     return [event for event in session.events if event.invocation_id == run_id]
+
+
+def _allowed(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[StreamEvent]:
+    """The calls that were allowed, and are made now."""
+    calls = {decision.call for decision in decisions if decision.is_allowed}
+    made = {answer.id for event in behind(stored, decisions) or () for answer in event.get_function_responses()}
+    for event in stored:
+        for ask in asks_in(event):
+            if ask.call in calls and ask.asks_for not in made:
+                yield StreamEvent("tool_start", tool=ask.tool, call_id=ask.asks_for, data=ask.arguments)
 
 
 def _ours(error: Exception) -> Exception:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from google.adk.events.event import Event
 from google.genai import types
 
+from core.asks import QUESTION, Ask, asks_in
 from core.endings import BLOCKED, ended
 from core.errors import ContentBlockedError, ProviderError
 from core.events import StreamEvent
@@ -28,6 +29,7 @@ class Steps:
         self._open: dict[tuple[str, str | None], int] = {}
         self._usage = Usage()
         self._error_code = ""  # of the newest step, if that said nothing else
+        self._asks: dict[str, Ask] = {}
 
     def take(self, event: Event) -> Iterator[StreamEvent]:
         """What an event of ADK's tells."""
@@ -47,10 +49,8 @@ class Steps:
             elif text:
                 yield from self._write(self._step(event), text)
                 self._open.pop((event.author, event.branch))
-        for call in event.get_function_calls():
-            yield StreamEvent("tool_start", tool=call.name or "", call_id=call.id or "", data=call.args or {})
-        for response in event.get_function_responses():
-            yield from _tool_end(response)
+        self._asks |= {ask.call: ask for ask in asks_in(event)}
+        yield from _tools_in(event)
         for name, version in event.actions.artifact_delta.items():
             yield StreamEvent("file", data={"name": name, "version": version})
         if event.usage_metadata is not None:
@@ -71,7 +71,7 @@ class Steps:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT:
             return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
-        return StreamEvent("done", text=self.text, usage=self._usage)
+        return StreamEvent("done", text=self.text, usage=self._usage, asks=tuple(self._asks.values()))
 
     @property
     def text(self) -> str:
@@ -113,6 +113,16 @@ def _visible_text(event: Event) -> str:
     if event.content is None or event.content.role == "user" or event.author == "user":
         return ""
     return "".join(part.text for part in event.content.parts or [] if part.text and not part.thought)
+
+
+def _tools_in(event: Event) -> Iterator[StreamEvent]:
+    """The tools that begin with it, and that end. What asks a person is none."""
+    for call in event.get_function_calls():
+        if call.name != QUESTION:
+            yield StreamEvent("tool_start", tool=call.name or "", call_id=call.id or "", data=call.args or {})
+    for response in event.get_function_responses():
+        if response.name != QUESTION:
+            yield from _tool_end(response)
 
 
 def _tool_end(response: types.FunctionResponse) -> Iterator[StreamEvent]:

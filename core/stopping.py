@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
 from core.sessions.service import hold_session
-from core.store.schema import inbox, turns
+from core.store.schema import approvals, inbox, turns
 from core.turns import STOP, Turns
 from core.waiting import answered_by, is_under_way, is_waiting, readable
 
@@ -35,10 +35,12 @@ class Halt:
     Attributes:
         turn_id: the turn that ran.
         dropped: what waited and will not be answered.
+        undecided: the turns whose requests were decided, and are to be decided anew.
     """
 
     turn_id: str | None = None
     dropped: tuple[Inbound, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.turn_id is not None or bool(self.dropped)
@@ -52,13 +54,17 @@ async def stop(connection: AsyncConnection, turns_: Turns, session_id: str, *, a
         here &= inbox.c.author == author
     waiting = (await connection.execute(sa.select(inbox).where(here, is_waiting(inbox)))).all()
     these = inbox.c.id.in_([row.id for row in waiting])
-    # what asks for a turn to be answered once more leaves nothing behind: it may be asked for again
+    # what asks for a turn to be answered once more leaves nothing behind: it may be asked for again, and decided
+    asking = tuple(row.parent for row in waiting if row.kind == "approval")
+    decided = sa.update(approvals).where(approvals.c.turn.in_(asking))
+    await connection.execute(decided.values(decision=None, decided_by=None, decider=None, decided_at=None))
     await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
     await connection.execute(sa.update(inbox).where(these).values(outcome="stopped"))
     turn = await _running(connection, session_id)
     is_theirs = turn is not None and (author is None or author in await _askers(connection, turn))
     ended = await turns_.cancel(connection, session_id, STOP) if is_theirs else None
-    return Halt(ended, tuple(message for row in waiting if (message := readable(row.inbound))))
+    dropped = tuple(message for row in waiting if (message := readable(row.inbound)))
+    return Halt(ended, dropped, asking)
 
 
 async def stop_turn(connection: AsyncConnection, turns_: Turns, turn_id: str, *, author: str) -> Stopped:

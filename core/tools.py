@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from google.adk.tools._node_tool import NodeTool  # ADK has no other name for a workflow that is a tool
+from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
@@ -21,6 +23,9 @@ from core.errors import ToolError
 
 #: Tools have threads of their own: one that hangs must not take those by which names are resolved.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
+
+#: How long a call may take, in seconds, unless it is told otherwise.
+TOOL_SECONDS = 120.0
 
 AnyTool = TypeVar("AnyTool", bound=Callable[..., Any] | BaseTool)
 
@@ -35,6 +40,9 @@ class Tool:
         handler: called with the arguments that the model gave; a function that blocks runs in a thread.
         parameters: the JSON Schema of the arguments.
         idempotent: whether a call may be made again when it is not known if it took effect: see `idempotent`.
+        confirm: whether a person is asked before each call.
+        approvers: who may decide then: see `core.approvals`. None for those who may by the settings.
+        always: whether a person may allow all calls of the tool in a session at once.
     """
 
     name: str
@@ -42,6 +50,9 @@ class Tool:
     handler: Handler
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     idempotent: bool = False
+    confirm: bool = False
+    approvers: Sequence[str] | None = None
+    always: bool = True
 
 
 class ToolAdapter(BaseTool):
@@ -51,6 +62,12 @@ class ToolAdapter(BaseTool):
         super().__init__(name=tool.name, description=tool.description)
         self._tool = tool
         self.idempotent = tool.idempotent
+        self.approvers = None if tool.approvers is None else tuple(tool.approvers)
+        self.always = tool.always
+
+    async def check_require_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
+        del args, tool_context
+        return self._tool.confirm
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
@@ -83,15 +100,26 @@ def is_idempotent(tool: BaseTool) -> bool:
     return any(getattr(marked, "idempotent", False) is True for marked in (tool, getattr(tool, "func", None)))
 
 
-def contain(tool: BaseTool) -> None:
-    """Let nothing out of a tool that would end the process: `SystemExit` or its like is raised as a `ToolError`."""
+def contain(tool: BaseTool, seconds: float = TOOL_SECONDS) -> None:
+    """Let nothing out of a tool that would end the process, and no call of it last for ever.
+
+    `SystemExit` or its like is raised as a `ToolError`, and so is it when a call has not ended within `seconds`, or
+    those that the tool itself has for an attribute of that name. The thread of a plain function is not ended by that:
+    nothing can. An agent that is a tool takes as long as its turn may.
+    """
     run = tool.run_async
     if getattr(run, "contained", False):
         return
+    limit = None if isinstance(tool, AgentTool | NodeTool) else getattr(tool, "seconds", seconds)
 
     async def contained(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
         try:
-            return await run(args=args, tool_context=tool_context)
+            async with asyncio.timeout(limit) as time:
+                return await run(args=args, tool_context=tool_context)
+        except TimeoutError as error:
+            if not time.expired():
+                raise
+            raise ToolError(f"it has not ended within {limit:g} seconds, and may have taken effect") from error
         except (Exception, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
@@ -138,7 +166,7 @@ def _current_time(arguments: dict[str, Any]) -> dict[str, str]:
     zone = str(arguments.get("timezone") or "UTC")
     try:
         now = datetime.now(ZoneInfo(zone))
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is no zone
         return {"error": f"no such time zone: {zone}", "utc": datetime.now(UTC).isoformat(timespec="seconds")}
     return {"time": now.isoformat(timespec="seconds"), "weekday": now.strftime("%A"), "timezone": zone}
 

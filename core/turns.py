@@ -1,8 +1,9 @@
 """Turns: runs of the agent on their way to an answer, from the claim to the last message shown.
 
-`STEPS` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a turn of its own,
-in the same reply: of the kind `retry` it goes on with what the one that failed has stored, `regenerate` has the same
-question answered anew, and `revise` the question as it was edited.
+`core.states` says what becomes of a turn. One that has ended stays so. To answer its messages once more is a turn of
+its own, in the same reply: of the kind `retry` it goes on with what the one that failed has stored, `regenerate` has
+the same question answered anew, and `revise` the question as it was edited. Of the kind `approval`, it goes on with
+what a turn has asked people for when that was decided, in a reply of its own.
 
 A session has at most one turn that is `queued`, `running` or `answered`: the database holds it to that.
 
@@ -29,12 +30,13 @@ from core.inbound import Inbound
 from core.lease import Lease
 from core.overtaking import is_overtaken, take_in
 from core.sessions.reopening import is_stored, reopen, rewind
+from core.states import Ended, before
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, turns
 from core.store.statement import Statement
-from core.waiting import Again, batches, begin_again, is_under_way, parent_of, said_to
+from core.waiting import Again, batches, begin_again, is_under_way, parent_of, said_to, waiting_run
 
 log = logging.getLogger(__name__)
 
@@ -50,21 +52,7 @@ ANEW = "anew"
 #: Seconds after which a message counts as one that has waited.
 WAITED = 0.2
 
-State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
-Ended = Literal["done", "failed", "cancelled"]
-Kind = Literal["message"] | Again
-
-#: From which state to which a turn may go, and when it does.
-STEPS: Mapping[tuple[State, State], str] = {
-    ("running", "answered"): "the final text is kept",
-    ("answered", "done"): "it is shown",
-    ("answered", "failed"): "it cannot be shown",
-    ("answered", "cancelled"): "a reset, a stop, a deletion",
-    ("running", "failed"): "an apology is shown",
-    ("running", "cancelled"): "a reset, a stop, a deletion",
-    ("running", "queued"): "its worker hands it back",
-    ("queued", "running"): "another one claims it",
-}
+Kind = Literal["message", "approval"] | Again
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +65,7 @@ class Turn:
         kind: whether it is the first to answer its messages, or in which way it does so once more.
         origin: the turn that was the first to answer its messages, under whose id the reply is found and what the
             run has stored.
+        run: under which it stores, if it goes on with what another turn had begun.
         model: the one that was chosen for its session, by its full name; none for the default.
         attempt: how often it was claimed from a worker that was gone, and one more.
         is_resumed: whether it was claimed before.
@@ -92,6 +81,7 @@ class Turn:
     messages: tuple[Inbound, ...]
     kind: Kind
     origin: str
+    run: str | None = None
     model: str | None = None
     attempt: int = 1
     is_resumed: bool = False
@@ -254,7 +244,7 @@ class Turns:
 
     async def _end_over(self, turn: Turn, state: Ended, values: Mapping[str, Any]) -> None:
         """End a turn of a generation that a reset has ended, or whose messages were deleted."""
-        here = self.fence(turn).is_own & turns.c.state.in_(_before(state))
+        here = self.fence(turn).is_own & turns.c.state.in_(before(state))
         text = sa.case((turns.c.cancel == RESET, None), else_=turns.c.text)
         ended = sa.update(turns).where(here).values(**values, state=state, text=text).returning(turns.c.cancel)
         async with self._database.write() as connection:
@@ -308,7 +298,7 @@ class Turns:
             rows = [row for row in rows if row.origin in said]
         for row in rows:
             if row.state != "answered":
-                await reopen(connection, row.session, row.origin)
+                await reopen(connection, row.session, row.run or row.origin)
         return [
             Turn(
                 id=row.id,
@@ -317,6 +307,7 @@ class Turns:
                 messages=said[row.origin],
                 kind=row.kind,
                 origin=row.origin,
+                run=row.run,
                 model=row.model,
                 attempt=row.attempt + 1,
                 is_resumed=True,
@@ -341,6 +332,7 @@ class Turns:
                 "kind": turn.kind,
                 "parent": batch[0].parent,
                 "origin": turn.origin,
+                "run": turn.run,
                 "model": turn.model,
                 "state": "running",
                 "owner": self._lease.worker,
@@ -372,20 +364,18 @@ async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Tu
     )
     if first.parent is None or (parent := await parent_of(connection, first)) is None:
         return turn
+    if first.kind == "approval":
+        return replace(turn, kind="approval", run=await waiting_run(connection, parent))
     kind = await begin_again(connection, parent, first.kind)
     said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
-    return replace(turn, kind=kind, origin=parent.origin, messages=said, chunks=tuple(parent.chunks or ()))
-
-
-def _before(state: State) -> set[State]:
-    """Where a turn may come from, and the state itself: what is written twice is no fault."""
-    return {source for source, target in STEPS if target == state} | {state}
+    chunks = tuple(parent.chunks or ())
+    return replace(turn, kind=kind, origin=parent.origin, run=parent.run, messages=said, chunks=chunks)
 
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 
 _SHOWN = writes_own(("running", "answered"), "chunks")
-_ANSWERED = writes_own(_before("answered"), "text", "usage", state="answered")
+_ANSWERED = writes_own(before("answered"), "text", "usage", state="answered")
 _HANDED_BACK = writes_own(
     ("running", "answered"),
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
@@ -393,7 +383,7 @@ _HANDED_BACK = writes_own(
     attempt=turns.c.attempt - 1,
 )
 _ENDED: Mapping[Ended, Statement] = {
-    state: writes_own(_before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state)
+    state: writes_own(before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state)
     for state in ("done", "failed", "cancelled")
 }
 _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

@@ -80,21 +80,24 @@ class Vault:
             await connection.execute(sa.delete(vault).where(vault.c.name == name))
 
     async def verify(self) -> int:
-        """Try the key on all that is here; how much that is.
+        """Try the key on all that is here and still good; how much that is.
 
         Raises:
             SettingsError: there is something that was kept with another key.
             StoreError: the database cannot be used.
         """
         async with self._database.read() as connection:
-            rows = (await connection.execute(sa.select(vault.c.name, vault.c.sealed))).all()
+            rows = (await connection.execute(sa.select(vault.c.name, vault.c.sealed).where(self._is_good))).all()
         for name, sealed in rows:
             self._open(name, sealed)
         return len(rows)
 
+    @property
+    def _is_good(self) -> sa.ColumnElement[bool]:
+        return vault.c.expires_at.is_(None) | (vault.c.expires_at >= self._database.now)
+
     def _is(self, name: str) -> sa.ColumnElement[bool]:
-        is_good = vault.c.expires_at.is_(None) | (vault.c.expires_at >= self._database.now)
-        return (vault.c.name == name) & is_good
+        return (vault.c.name == name) & self._is_good
 
     def _open(self, name: str, sealed: str) -> Mapping[str, Any]:
         try:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
 from core.sessions.reopening import reopen, rewind
-from core.store.schema import inbox, sessions, turns
+from core.store.schema import approvals, inbox, sessions, turns
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +118,12 @@ async def parent_of(connection: AsyncConnection, asking: sa.Row[Any]) -> sa.Row[
     return (await connection.execute(sa.select(turns).where(turns.c.id == asking.parent))).one_or_none()
 
 
+async def waiting_run(connection: AsyncConnection, asking: sa.Row[Any]) -> str | None:
+    """The run that waits for what a turn has asked people for."""
+    query = sa.select(approvals.c.run).where(approvals.c.turn == asking.id).limit(1)
+    return (await connection.execute(query)).scalar_one_or_none()
+
+
 async def begin_again(connection: AsyncConnection, parent: sa.Row[Any], kind: Again) -> Again:
     """Make a session ready for the turn that follows `parent` to run, as a part of its claim: once, so that whoever
     takes that turn up later goes on with what it has stored.
@@ -133,7 +139,7 @@ async def begin_again(connection: AsyncConnection, parent: sa.Row[Any], kind: Ag
             revised = sa.update(inbox).where(inbox.c.id == row.id)
             await connection.execute(revised.values(inbound=row.revised, revised=None))
     if kind == "retry":
-        await reopen(connection, parent.session, parent.origin)
+        await reopen(connection, parent.session, parent.run or parent.origin)
     else:
         await rewind(connection, parent.session, parent.origin, keeps_question=kind == "regenerate")
     return kind

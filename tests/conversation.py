@@ -17,7 +17,7 @@ from google.adk.sessions import Session
 from google.adk.tools.base_tool import BaseTool
 from google.adk.workflow import Workflow
 
-from core.agent import DEFAULT_NAME, AgentConfig, make_app
+from core.agent import DEFAULT_NAME, AgentConfig, make_app, ours
 from core.events import StreamEvent
 from core.journal import Journal
 from core.models.adapter import ModelAdapter
@@ -178,7 +178,7 @@ async def converse(tmp_path: Path) -> AsyncIterator[Converse]:
             journal = Journal(database)
             if root is not None:
                 app = App(name=DEFAULT_NAME, root_agent=root, plugins=[GuardPlugin(journal)])
-            app = app or make_app(config, model=model, tools=[adapt(tool) for tool in tools], journal=journal)
+            app = app or make_app(config, model=model, tools=[adapt(tool) for tool in tools], plugins=ours(journal))
             runtime = AgentRuntime(app, sessions)
             stack.push_async_callback(runtime.aclose)
             await sessions.create_session(app_name=app.name, user_id=USER, session_id=SESSION)

@@ -42,10 +42,10 @@ from core.inbox import Accepted, Inbox
 from core.leadership import Leadership
 from core.lease import Lease
 from core.places import Places
+from core.states import STEPS, Ended
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tools import is_idempotent, load_tools
-from core.turns import STEPS, Ended
 from docs.pictures import exchanges
 from sandbox.discord import DiscordSandbox
 from tests.channels.catalogue import sentences
@@ -381,7 +381,7 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     database = Database("sqlite+aiosqlite://")
     leadership = Leadership(database, Lease(database), DiscordChannel.name)
     nothing: Any = None  # no message of the pages asks for it
-    desk = Desk(cast(Inbox, box), nothing, nothing, nothing)
+    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing)
     channel = DiscordChannel(settings, desk, Places(database), Bounds(), leadership)
     try:
         await migrate(database)

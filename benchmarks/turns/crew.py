@@ -15,6 +15,7 @@ from channels.context import Context
 from channels.downloads import Check, Fetched, UnreadableFileError
 from core import garbage
 from core.agent import AgentConfig, make_app
+from core.approvals import Approvals
 from core.background import Background
 from core.conversations import Conversations
 from core.inbound import Attachment, Inbound
@@ -83,6 +84,12 @@ class Place:
 
     def share(self, others: Sequence[Uses]) -> None:
         return
+
+    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        raise AssertionError(f"nothing is asked: {name}")
+
+    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+        raise AssertionError(f"nothing is asked: {message_id}")
 
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
         del address, turn_id
@@ -200,8 +207,11 @@ async def at_work(
 
         worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect)
         conversations = Conversations(database, turns, worker, app=app.name, models=["quiet"], budget=0)
+        approvals = Approvals(database, turns, worker)
         context = Context(database, counter.count)
-        answerer = Answerer(runtime, turns, {place.name: place}, conversations, context, time_limit=600)
+        answerer = Answerer(
+            runtime, turns, {place.name: place}, conversations, context, approvals=approvals, time_limit=600
+        )
         garbage.settle()
         tasks = [asyncio.create_task(lease.keep(), name="lease"), asyncio.create_task(worker.run(), name="worker")]
         try:

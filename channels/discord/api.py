@@ -13,7 +13,7 @@ import discord
 from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Button, File, Priority
-from channels.discord.buttons import view_of
+from channels.discord.buttons import has_button, view_of
 from channels.discord.headers import Told, tracing
 from channels.discord.taking import Taking
 from channels.discord.uploads import sent
@@ -304,6 +304,18 @@ class DiscordApi:
             return chain
 
         return await self.call("history", send, self._caller.budget(("history", channel), MESSAGES)) or []
+
+    async def own_apart(self, channel: int, after: int, name: str) -> Said | None:
+        """The bot's own message after another one that has a button whose id ends in this name."""
+
+        async def send() -> Said | None:
+            place = self._client.get_partial_messageable(channel)
+            async for message in place.history(after=discord.Object(after), limit=_LOOK, oldest_first=True):
+                if message.author == self.me and has_button(message, f":{name}"):
+                    return Said(message.id, message.content)
+            return None
+
+        return await self.call("history", send, self._caller.budget(("history", channel), MESSAGES))
 
     def _learn(self, method: str, path: str, told: Told) -> None:
         found = _MESSAGES.search(path)

@@ -17,7 +17,7 @@ from channels.receipts import Receipts
 from channels.reply import FILE_NAME
 
 #: The buttons that need no more of the place than what stands there; the others would show something anew later.
-_KEPT = ("stop", "good", "bad")
+_KEPT = ("stop", "good", "bad", "approve", "always", "deny")
 
 
 #: Discord: the answer to an interaction, and 5 more.
@@ -35,6 +35,7 @@ class Aside(MessageSurface):
     def __init__(self, token: Token, receipts: Receipts, address: Mapping[str, Any]) -> None:
         super().__init__(receipts, address)
         self._token = token
+        self._is_first = "apart" not in address
         self._say = words.of(address.get("locale", ""))
 
     @property
@@ -76,7 +77,7 @@ class Aside(MessageSurface):
     ) -> Posted | None:
         del previous
         is_admitted = self.is_admitted(self._posts)
-        if position:
+        if position or not self._is_first:
             said = await self._token.post(text, _kept(controls), priority=priority, is_admitted=is_admitted)
         else:
             said = await self._token.edit(ORIGINAL, text, _kept(controls), priority=priority, is_admitted=is_admitted)

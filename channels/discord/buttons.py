@@ -7,7 +7,22 @@ import discord
 from channels.channel import Button
 
 #: What is on a button besides its label, by what the button does.
-EMOJI = {"stop": "⏹️", "retry": "🔁", "regenerate": "🔄", "revise": "✏️", "good": "👍", "bad": "👎"}
+EMOJI = {
+    "stop": "⏹️",
+    "retry": "🔁",
+    "regenerate": "🔄",
+    "revise": "✏️",
+    "good": "👍",
+    "bad": "👎",
+    "approve": "✅",
+    "deny": "⛔",
+}
+
+
+def has_button(message: discord.Message, ending: str) -> bool:
+    """Whether a message has a button whose id ends so."""
+    rows = (row.children for row in message.components if isinstance(row, discord.ActionRow))
+    return any((child.custom_id or "").endswith(ending) for row in rows for child in row)
 
 
 def view_of(controls: Sequence[Button]) -> discord.ui.View | None:

@@ -159,6 +159,15 @@ class DiscordChannel:
             return Aside(Token(self._api, self._client, address), self._receipts, address)
         return DiscordSurface(self._api, self._receipts, address, ping_after=self._settings.ping_after)
 
+    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        return {**address, "apart": name}
+
+    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+        if "token" in address:
+            return {**address, "apart": message_id}
+        own = {key: value for key, value in address.items() if key != "root"}
+        return {**own, "message": message_id, "shown": True}
+
     async def locale(self, inbound: Inbound) -> str:
         """That of the server, if it has chosen one: of a person's own, only interactions tell."""
         return str(inbound.address.get("locale", ""))

@@ -100,7 +100,10 @@ class Interactions:
             locale = interaction.locale.value
             word = words.of(locale)(words.NOT_HERE)
             if self._serves(interaction.guild_id):
-                word = await self._intake.press(button, author=str(interaction.user.id), locale=locale)
+                who = interaction.user
+                word = await self._intake.press(
+                    button, author=str(who.id), locale=locale, name=who.display_name, roles=_roles(who)
+                )
             if word:
                 try:
                     await self._answers.whisper(interaction, word)
@@ -189,6 +192,10 @@ def _inbound(asker: Asker, address: dict[str, Any], text: str, files: tuple[Atta
         sent_at=asker.sent_at,
         attachments=files,
     )
+
+
+def _roles(user: discord.User | discord.Member) -> frozenset[str]:
+    return frozenset(str(role.id) for role in user.roles) if isinstance(user, discord.Member) else frozenset()
 
 
 def _is_aside(interaction: discord.Interaction) -> bool:

@@ -38,7 +38,8 @@ class DiscordSurface(MessageSurface):
     Args:
         address: `channel` and `message` that is answered, and its `author`, who else is told nothing; and its `root`,
             the channel in which it stands, if a thread was begun from it for the answer. What was asked by a command is
-            `shown` by a message of the bot's. `guild` is the server, if it is in one.
+            `shown` by a message of the bot's. `guild` is the server, if it is in one. A message that stands `apart`
+            replies to nothing, and is known by the end of the ids of its buttons.
         ping_after: after how many seconds the author is told that the answer is there; 0 for never.
     """
 
@@ -59,7 +60,8 @@ class DiscordSurface(MessageSurface):
         is_told = ping_after and self._author
         self._ping_at = asyncio.get_running_loop().time() + ping_after if is_told else math.inf
         self._is_told = False
-        self._replies = True
+        self._apart = str(address.get("apart", ""))
+        self._replies = not self._apart
         self._name = uuid4().hex  # no other surface's: under its names Discord knows what has been deleted since
         self._posted = 0
         self._tried: Sequence[Button] | None = None  # the buttons of the first try at a post
@@ -81,6 +83,8 @@ class DiscordSurface(MessageSurface):
             self._tried = controls
 
         async def found() -> Said | None:
+            if self._apart:
+                return await self._api.own_apart(self._channel, self._question, self._apart)
             own = await self._api.own_replies(self._channel, answered, opens=opens)
             return own[0] if own else None
 
@@ -204,6 +208,12 @@ class DiscordSurface(MessageSurface):
             if refusal.code not in DELETED:
                 raise
 
+    async def find(self, recorded: Sequence[str] = ()) -> list[str]:
+        return list(recorded) if self._apart and recorded else await super().find(recorded)
+
     async def _own(self) -> dict[int, str]:
+        if self._apart:
+            found = await self._api.own_apart(self._channel, self._question, self._apart)
+            return {} if found is None else {0: str(found.id)}
         own = await self._api.own_replies(self._channel, self._question, opens=self._opens)
         return {position: str(message.id) for position, message in enumerate(own)}

@@ -163,6 +163,14 @@ class SlackChannel:
             return SlackSurface(self._api, self._receipts, address, turn_id, sessions=self._sessions)
         return StreamSurface(self._api, self._receipts, address, turn_id, self._streams, sessions=self._sessions)
 
+    def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        del name  # its mark tells it from all others
+        return address
+
+    def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
+        del message_id
+        return address
+
     async def locale(self, inbound: Inbound) -> str:
         return "" if inbound.is_bot else await self._people.locale(str(inbound.address["team"]), inbound.author)
 
@@ -232,7 +240,8 @@ class SlackChannel:
     async def _take_press(self, visitor: Visitor, button: str) -> None:
         """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
         locale = await words.told(self._people.locale(visitor.team, visitor.user))
-        if word := await self._intake.press(button, author=visitor.user, locale=locale):
+        names = await self._people.names(visitor.team, [visitor.user])
+        if word := await self._intake.press(button, author=visitor.user, locale=locale, name=names[visitor.user]):
             await self._private.whisper(visitor, word)
 
     async def _take_event(self, body: Mapping[str, Any]) -> None:

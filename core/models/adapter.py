@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 #: The error code of an answer that ended well and said nothing. ADK's own word for it.
 NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 
+#: How long a model may say nothing, unless it is told otherwise.
+IDLE_SECONDS = 120.0
+
 
 class Offered(NamedTuple):
     """A model that may be asked: its provider, and the name that it has there."""
@@ -65,11 +68,13 @@ class ModelAdapter(BaseLlm):
     each of these seconds, as `core.models.attempts` has it.
 
     Where a request names one of the models that are `offered`, by its full name, that one is asked; else `provider`.
+    One that `is_fixed` was named by its agent, and none that somebody chooses takes its place.
     """
 
     provider: SkipValidation[Provider] = Field(exclude=True, repr=False)
     offered: SkipValidation[Mapping[str, Offered]] = Field(default_factory=dict, exclude=True, repr=False)
-    idle_seconds: float = 120.0
+    is_fixed: bool = False
+    idle_seconds: float = IDLE_SECONDS
     waits: tuple[float, ...] = ()
 
     @property

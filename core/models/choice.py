@@ -11,7 +11,8 @@ from google.adk.models import LlmRequest
 from google.adk.plugins import BasePlugin
 
 from core.errors import SettingsError
-from core.models.adapter import ModelAdapter, Offered
+from core.models.adapter import IDLE_SECONDS, ModelAdapter, Offered
+from core.models.attempts import WAITS
 from core.models.catalog import Endpoints, make_provider
 from core.models.merging import Merging, Slots
 
@@ -28,31 +29,68 @@ class Choice:
         default: the one that runs where none was chosen.
         others: what may be chosen besides.
 
+        is_needed: whether the default must be there; if not, it is offered only if nothing is missing for it.
+        idle_seconds: for how long a model may say nothing.
+
     Raises:
         SettingsError: one of them there is not, or something is missing for it; `MODELS` is named if it is another one
             than the default.
 
     Attributes:
         offered: them all, the default first.
+        asked: them, and those that an agent asks by name.
     """
 
-    def __init__(self, default: str, others: Sequence[str], endpoints: Endpoints) -> None:
-        slots = Slots()
-        offered = dict[str, Offered]()
+    def __init__(
+        self,
+        default: str,
+        others: Sequence[str],
+        endpoints: Endpoints,
+        *,
+        is_needed: bool = True,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self.default = default
+        self.asked = dict[str, Offered]()
+        self._endpoints = endpoints
+        self._idle_seconds = idle_seconds
+        self._slots = Slots()
         for name in dict.fromkeys((default, *others)):
             try:
-                provider, model = make_provider(name, endpoints)
+                self._ask(name)
             except SettingsError as error:
-                if name == default:
+                if name != default:
+                    faults = (f"MODELS={name}: {_MODEL.sub('', fault)}" for fault in error.faults)
+                    raise SettingsError(*faults) from None
+                if is_needed:
                     raise
-                raise SettingsError(*(f"MODELS={name}: {_MODEL.sub('', fault)}" for fault in error.faults)) from None
-            offered[name] = Offered(Merging(provider, slots), model)
-        self.default = default
-        self.offered: Mapping[str, Offered] = offered
+        self.offered: Mapping[str, Offered] = dict(self.asked)
+
+    def adapter(self, name: str) -> ModelAdapter:
+        """A model as ADK asks it. In place of the default, another one may be chosen; in that of no other.
+
+        Raises:
+            SettingsError: there is no such model, or something is missing for it.
+        """
+        asked = self._ask(name)
+        return ModelAdapter(
+            model=name,
+            provider=asked.provider,
+            offered=self.offered if name in self.offered else {name: asked},
+            is_fixed=name != self.default,
+            idle_seconds=self._idle_seconds,
+            waits=WAITS,
+        )
+
+    def _ask(self, name: str) -> Offered:
+        if name not in self.asked:
+            provider, model = make_provider(name, self._endpoints)
+            self.asked[name] = Offered(Merging(provider, self._slots), model)
+        return self.asked[name]
 
     async def aclose(self) -> None:
         """Give back the connections of all of them."""
-        for provider, _ in self.offered.values():
+        for provider, _ in self.asked.values():
             await provider.aclose()
 
 
@@ -79,7 +117,7 @@ class ChoicePlugin(BasePlugin):
         if not isinstance(run, ChosenRun) or run.model is None or not isinstance(agent, LlmAgent):
             return
         adapter = agent.canonical_model
-        if not isinstance(adapter, ModelAdapter):
+        if not isinstance(adapter, ModelAdapter) or adapter.is_fixed:
             return
         if run.model in adapter.offered:
             llm_request.model = run.model

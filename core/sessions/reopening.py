@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.history import INTERRUPTED, answering
 from core.sessions.record import columns, measured, parsed, reference, references, to_row
-from core.store.schema import artifacts, blobs, messages, tool_calls
+from core.store.schema import approvals, artifacts, blobs, messages, tool_calls
 from core.tokens import estimate
 
 #: ADK: the names of the calls that ask a person.
@@ -60,8 +60,8 @@ async def reopen(connection: AsyncConnection, session_id: str, invocation_id: st
 
 
 async def rewind(connection: AsyncConnection, session_id: str, invocation_id: str, *, keeps_question: bool) -> None:
-    """Take out of a session's history what a run has stored, its calls out of the journal, and what
-    they have made, so that it runs anew.
+    """Take out of a session's history what a run has stored, its calls out of the journal, and what they have made and
+    asked people for, so that it runs anew.
 
     The state stays as it is: what tools have changed of it, they have changed elsewhere as well.
 
@@ -75,10 +75,8 @@ async def rewind(connection: AsyncConnection, session_id: str, invocation_id: st
     asked = (row for row in stored if row.role == "user" and row.columns["invocation_id"] == invocation_id)
     question = next(asked, None) if keeps_question else None
     await connection.execute(sa.delete(messages).where(of_run))
-    of_run = (tool_calls.c.session == session_id) & tool_calls.c.run.in_(runs)
-    await connection.execute(sa.delete(tool_calls).where(of_run))
-    of_run = (artifacts.c.session == session_id) & artifacts.c.run.in_(runs)
-    await connection.execute(sa.delete(artifacts).where(of_run))
+    for table in (tool_calls, artifacts, approvals):
+        await connection.execute(sa.delete(table).where(table.c.session == session_id, table.c.run.in_(runs)))
     if question is not None:
         await connection.execute(sa.insert(messages).values(question.columns))
     for digest in {digest for row in stored for digest in references(row.event)}:

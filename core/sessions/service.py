@@ -4,8 +4,9 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -26,12 +27,20 @@ from core.sessions.loading import Life, Loader, opened
 from core.sessions.record import is_state_only, measured, media_size, stored
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
-from core.store.schema import artifacts, blobs, feedback, messages, sessions, state, tool_calls, turns
+from core.store.schema import approvals, artifacts, blobs, feedback, messages, sessions, state, tool_calls, turns
 from core.tokens import TokenCounter
 
 T = TypeVar("T")
 
 _HEAVY = 256 * 1024  # bytes of media from which a record is made off the event loop
+
+
+class Found(NamedTuple):
+    """A message that a search has found: when it was said, by whom (`user` or `assistant`), and its words."""
+
+    at: str
+    role: str
+    text: str
 
 
 class StoredSession(Session):
@@ -199,6 +208,23 @@ class SessionService(BaseSessionService):
             session.events[:] = sendable(session.events)
         return event
 
+    async def search(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[Found]:
+        """What was said in this life of a session with all of the `words` in it, newest first."""
+        c = messages.c
+        query = (
+            sa.select(c.created_at, c.role, c.content)
+            .where(c.session == session.id, c.generation == session.generation, c.role.in_(["user", "assistant"]))
+            .where(*(c.content.icontains(word, autoescape=True) for word in words))
+            .order_by(c.id.desc())
+            .limit(limit)
+        )
+        async with self._database.read() as connection:
+            rows = await connection.execute(query)
+            return [
+                Found(datetime.fromtimestamp(at, UTC).isoformat(timespec="minutes"), role, text)
+                for at, role, text in rows
+            ]
+
     async def reset(self, session_id: str) -> int | None:
         """Start a session over: its messages, its own state and its bytes go; what the app and the user
         have for state stays. Whatever still runs on it can store nothing more.
@@ -275,6 +301,7 @@ async def _life_of(connection: AsyncConnection, session_id: str | None, *, is_ke
 async def _forget(connection: AsyncConnection, session_id: str) -> None:
     its_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(its_turns)))
+    await connection.execute(sa.delete(approvals).where(approvals.c.session == session_id))
     await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
     await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
     its_files = (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)

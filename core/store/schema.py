@@ -32,13 +32,14 @@ sessions = sa.Table(
 )
 sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
-#: One accepted message of a platform, under a key that a second delivery has as well. `inbound` is the message;
-#: a reset takes it away, and the key stays. `revised` is the message as it was edited when a turn had taken it already.
-#: A row that asks for the messages of a turn to be answered once more has that turn for its `parent`, and for its
-#: `kind` how (see `turns`). `outcome` is there for what no turn answers, and says why: `reset` (it asked for nothing
-#: else), `dropped` (by a reset), `stopped`, `withdrawn` (deleted by its author; also when a turn had taken it),
-#: `unreadable`, `command` (it asks for something else than an answer; without its words), `overheard` (it was said to
-#: others, and is kept without its words, to know who spoke last).
+#: One accepted message of a platform, under a key that a second delivery has as well. `inbound` is the message; a reset
+#: takes it away, and the key stays. `revised` is the message as it was edited when a turn had taken it already. A row
+#: that asks for the messages of a turn to be answered once more has that turn for its `parent`, and for its `kind` how
+#: (see `turns`); so has one that says that all was decided which a turn had asked for (`approval`). `outcome` is there
+#: for what no turn answers, and says why: `reset` (it asked for nothing else), `dropped` (by a reset), `stopped`,
+#: `withdrawn` (deleted by its author; also when a turn had taken it), `unreadable`, `command` (it asks for something
+#: else than an answer; without its words), `overheard` (it was said to others, and is kept without its words, to know
+#: who spoke last).
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -72,9 +73,10 @@ sa.Index(
 #: One run of the agent on its way to an answer, for all messages that name it. A turn that answers them once more has
 #: the turn before it for a `parent`, and for its `kind` how it does: `retry` goes on with what the one that failed has
 #: stored, `regenerate` begins behind the question, `revise` with the question as it was edited. `origin` is the first
-#: in the line of parents, the turn itself if it has none: what its run stores is stored under that. `model` is the one
-#: that was chosen for it (null: the default). `owner` is the worker that runs it, for the `attempt`-th time; `cancel`,
-#: why it is to be ended.
+#: in the line of parents, the turn itself if it has none: what its run stores is stored under that. One that goes on
+#: with what another turn had asked a person for (`approval`) has that turn for a `parent`, but is the first in a line
+#: of its own; `run` is what it stores under. `model` is the one that was chosen for it (null: the default). `owner` is
+#: the worker that runs it, for the `attempt`-th time; `cancel`, why it is to be ended.
 turns = sa.Table(
     "turns",
     metadata,
@@ -84,6 +86,7 @@ turns = sa.Table(
     sa.Column("kind", sa.Text, nullable=False, server_default="message"),
     sa.Column("parent", sa.Text),
     sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("run", sa.Text),
     sa.Column("model", sa.Text),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False, server_default="1"),
@@ -115,6 +118,45 @@ feedback = sa.Table(
     sa.Column("author", sa.Text, primary_key=True),
     sa.Column("verdict", sa.Text, nullable=False),
     sa.Column("given_at", sa.Double, nullable=False),
+)
+
+#: One call of a tool that waits for a person's word. `turn` is the one that asks, `run` the ADK invocation that goes on
+#: when all that the turn asks for is decided; `call` is ADK's call that asks, `asks_for` the tool's own, and `hash`
+#: that of its arguments (see `tool_calls`). `askers` are the authors of what led to it, and `approvers` who may decide:
+#: see `core.approvals`. `chunks` are the platform's ids of the message that shows it, and `address` where is shown what
+#: comes of it. `decision` is null as long as there is none; `decided_by` and `decider` are the id and the name of who
+#: made it. It goes with the turn, and with what was said when the session is reset.
+approvals = sa.Table(
+    "approvals",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("turn", sa.Text, sa.ForeignKey("turns.id", ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("session", sa.Text, nullable=False, index=True),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("run", sa.Text, nullable=False),
+    sa.Column("call", sa.Text, nullable=False),
+    sa.Column("asks_for", sa.Text, nullable=False),
+    sa.Column("tool", sa.Text, nullable=False),
+    sa.Column("arguments", sa.JSON, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("hint", sa.Text, nullable=False),
+    sa.Column("askers", sa.JSON, nullable=False),
+    sa.Column("approvers", sa.JSON, nullable=False),
+    sa.Column("may_always", sa.Boolean, nullable=False),
+    sa.Column("asked_at", sa.Double, nullable=False),
+    sa.Column("expires_at", sa.Double, nullable=False),
+    sa.Column("chunks", sa.JSON, nullable=False),
+    sa.Column("address", sa.JSON(none_as_null=True)),
+    sa.Column("decision", sa.Text),
+    sa.Column("decided_by", sa.Text),
+    sa.Column("decider", sa.Text),
+    sa.Column("decided_at", sa.Double),
+)
+sa.Index(
+    "ix_approvals_open",
+    approvals.c.expires_at,
+    sqlite_where=approvals.c.decision.is_(None),
+    postgresql_where=approvals.c.decision.is_(None),
 )
 
 #: One running process. It works for as long as its lease lasts, by the database's clock, and lengthens it all the

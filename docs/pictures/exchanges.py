@@ -41,8 +41,8 @@ WITHIN = 30.0
 #: What is another each time, and what the page has in its place.
 CHANGING = {r"\d{17,}": "...", r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?": "...", r"`[0-9a-f]{10}`": "`...`"}
 
-#: What tells of an answer that does not stand yet: a placeholder (of a stream, its task), and a button.
-PASSING = re.compile(r": (✓ )?…$|\[ Stop \]", re.M)
+#: What tells of an answer that does not stand yet: a placeholder (of a stream, its task), a button, a receipt.
+PASSING = re.compile(r": (✓ )?…$|\[ Stop \]|👀", re.M)
 
 #: Files that lie where one types, and one with a tool, where the bot runs.
 PLAN = "day;task\nMon;write\nTue;test\n"
@@ -185,7 +185,6 @@ SCENES = (
         + let the model go on
         ~ Eight.
         ~ Regenerate
-        - 👀
         =
         """,
     ),

@@ -161,7 +161,7 @@ async def test_check_says_of_each_setting_that_it_works(
         code, said = await program(settings).finish("check")
     assert code == 0, said
     told = [line.partition(":")[0] for line in said.splitlines()]
-    assert told[:-1] == ["ok   Slack", "ok   Discord", "ok   database", "ok   model", "ok   tools"]
+    assert told[:-1] == ["ok   Slack", "ok   Discord", "ok   database", "ok   model", "ok   agent"]
     assert told[-1] in ("ok   tokens", "note tokens")
 
 

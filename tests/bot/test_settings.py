@@ -56,6 +56,12 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
         ({"DATABASE_CONNECTIONS": "2"}, ["DATABASE_CONNECTIONS: Input should be greater than or equal to 3"]),
         ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
         ({"AGENT_NAME": "two words", "TURN_SECONDS": "soon"}, ["AGENT_NAME:", "TURN_SECONDS:"]),
+        (
+            {"AGENT": "weather", "AGENT_NAME": "x", "TOOLS": ","},
+            ["AGENT: an agent that is brought has a name", "remove AGENT_NAME, TOOLS, or AGENT"],
+        ),
+        ({"AGENT_INSTRUCTION_FILE": "nowhere.md"}, ["AGENT_INSTRUCTION_FILE: nowhere.md cannot be read (No such file"]),
+        ({"AGENT_INSTRUCTION_FILE": "/dev/null"}, ["AGENT_INSTRUCTION_FILE: /dev/null is empty"]),
         ({"CATCH_UP_HOURS": "48", "TURNS_KEPT_DAYS": "2"}, ["CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS"]),
         ({"REPLY_BUTTONS": "retry"}, ["REPLY_BUTTONS: Input should be 'regenerate' or 'feedback'"]),
         ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno's disk does not outlive a restart", "heroku addons:create"]),
@@ -73,6 +79,29 @@ def test_each_fault_is_one_line_that_names_the_setting_and_what_to_do(
 def test_a_file_of_settings_that_is_no_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     Path(".env").write_bytes(b"MODEL=\xff\xfe")
     assert faults(monkeypatch, {}) == [".env: it is not UTF-8 text: save it as UTF-8"]
+
+
+def test_an_instruction_may_be_a_file_and_only_one_of_the_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("said.md").write_text("Sign as {name}.\n\nBe brief.\n")
+    monkeypatch.setenv("AGENT_INSTRUCTION_FILE", "said.md")
+    assert configuration.load().agent_config.instruction == "Sign as {name}.\n\nBe brief.\n"
+    assert faults(monkeypatch, {"AGENT_INSTRUCTION": "Be long."})[0].startswith("AGENT_INSTRUCTION_FILE: there is")
+    monkeypatch.delenv("AGENT_INSTRUCTION")
+    Path("said.md").write_bytes(b"\xff\xfe")
+    assert faults(monkeypatch, {}) == ["AGENT_INSTRUCTION_FILE: said.md is not UTF-8 text"]
+
+
+def test_what_stands_in_the_env_of_a_brought_agent_holds_where_nothing_else_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("weather").mkdir()
+    Path("weather/agent.py").touch()
+    Path("weather/.env").write_text("GOOGLE_API_KEY=of-the-agent\nMODEL=openai/x\nLOG_LEVEL=DEBUG\n")
+    Path(".env").write_text("AGENT=weather\nMODEL=openai/y\n")
+    monkeypatch.setenv("LOG_LEVEL", "ERROR")
+    settings = configuration.load()
+    assert settings.endpoints.google_api_key == "of-the-agent"
+    assert (settings.model, settings.log_level) == ("openai/y", "ERROR")
 
 
 def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyPatch) -> None:

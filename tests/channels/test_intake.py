@@ -15,17 +15,19 @@ from channels.desk import Desk
 from channels.intake import Call, Intake
 from channels.receipts import Address, Receipts
 from channels.words import ENGLISH
+from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
 from core.errors import StoreError, SurfaceError
 from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
 from core.sessions.service import SessionService
+from core.states import Ended
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import feedback, inbox, sessions
 from core.tokens import TokenCounter
-from core.turns import Ended, Turn
+from core.turns import Turn
 from core.worker import Worker
 from tests.channels.wiring import BUDGET, MODELS, successor
 from tests.inbounds import inbound
@@ -48,7 +50,7 @@ class Place:
     async def begin(self, folder: Path) -> "Place":
         await migrate(self.database)
         self.turns = await successor(self.database)
-        worker = Worker(self.turns, self._answer)
+        worker = self.worker = Worker(self.turns, self._answer)
         service = SessionService(self.database, TokenCounter(folder), agent="parley")
         self.inbox = Inbox(self.database, service, self.turns, worker, app="parley", pauses=(0.01,))
         self.conversations = Conversations(
@@ -59,7 +61,15 @@ class Place:
         return self
 
     def open(self, follow: Follow = "asker") -> None:
-        desk = Desk(self.inbox, self.conversations, Feedback(self.database), self._reshow, follow)
+        desk = Desk(
+            self.inbox,
+            self.conversations,
+            Feedback(self.database),
+            self._reshow,
+            Approvals(self.database, self.turns, self.worker),
+            self._reask,
+            follow,
+        )
         self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale)
 
     async def _answer(self, turn: Turn) -> None:
@@ -76,6 +86,9 @@ class Place:
 
     async def _reshow(self, turn_id: str, *, ending: str = "") -> None:
         self.shown.append((turn_id, ending))
+
+    async def _reask(self, approval: Approval, *, is_void: bool = False) -> None:
+        self.shown.append((approval.id, words.VOID if is_void else approval.verdict or ""))
 
     async def say(self, text: str, file: File | None = None) -> None:
         await self.answers.wait()
@@ -271,6 +284,28 @@ async def test_what_cannot_be_kept_is_told_to_the_adapter(place: Place, monkeypa
             await taking
 
 
+async def test_a_command_that_is_noted_and_cannot_be_done_is_apologised_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.hear("hello")
+    monkeypatch.setattr(place.conversations, "status", away)
+    message = await place.hear("status")
+    await place.hear_again(message)
+    assert place.said == [ENGLISH.sorry(StoreError.public)]
+
+
+async def test_a_command_is_not_noted_before_all_is_known_that_it_takes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place.intake, "_locale", away)
+    message = inbound("help")
+    with pytest.raises(StoreError):
+        await place.hear_again(message)
+    monkeypatch.undo()
+    await place.hear_again(message)
+    assert len(place.said) == 1
+
+
 async def test_settling_does_not_wait_longer_than_it_may(place: Place) -> None:
     place.answers.clear()
     async with asyncio.timeout(5):
@@ -278,6 +313,7 @@ async def test_settling_does_not_wait_longer_than_it_may(place: Place) -> None:
         await place.intake.settle(0.01)
     place.answers.set()
     await place.intake.settle(1)
+    assert place.said == []  # what came too late is given up
 
 
 async def test_what_failed_is_tried_again_for_who_asked(place: Place) -> None:
@@ -367,10 +403,10 @@ async def test_a_deletion_drops_what_waits_ends_what_runs_and_marks_what_was_ans
     assert await place.turns.running() == {turn.id: "withdrawn"}
     await place.ended(turn, "cancelled")
     answered = await place.hear("three")
-    turn = await place.ended(await place.begun())
+    other = await place.ended(await place.begun())
     await place.intake.deleted(answered.event_key)
     await place.intake.settle(1)
-    assert place.shown == [(turn.id, words.WITHDRAWN)]
+    assert place.shown == [(turn.id, words.WITHDRAWN), (other.id, words.WITHDRAWN)]
 
 
 async def test_what_is_heard_of_one_session_at_the_same_time_is_kept_in_that_order(

@@ -90,3 +90,16 @@ def test_a_worker_has_as_much_of_what_is_allowed_as_of_the_replies_that_all_know
             assert here._calls == 50
 
     run(main)
+
+
+def test_what_workers_tell_each_other_says_nothing_of_what_a_budget_is_for() -> None:
+    async def main() -> None:
+        pacers = [Pacer(), Pacer()]
+        for pacer in pacers:
+            await pacer.budget(("answer", "https://hooks.example/secret"), Window(5, 60)).admit(Priority.FINAL)
+        (told, use), *others = pacers[0].tell().items()
+        assert use == (0, 1)
+        assert (others, list(pacers[1].tell())) == ([], [told])
+        assert not any(word in told for word in ("secret", "hooks", "answer"))
+
+    run(main)

@@ -12,6 +12,7 @@ from channels import words
 from channels.answer import Answerer
 from channels.buttons import EXTRAS
 from core.store.schema import feedback
+from core.worker import Worker
 from sandbox.models import Fail, Pause, Say
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 
@@ -241,6 +242,48 @@ async def test_of_a_question_that_is_deleted_the_answer_ends_with_a_word(sandbox
         await talk.bot.channel._intake.deleted(row.event_key)
         await says(talk, f"Once\n\n{words.WITHDRAWN}", f"It is 42.\n\n{words.WITHDRAWN}")
         assert buttons(talk) == [[], []]
+
+
+async def test_a_deletion_that_comes_while_another_worker_ends_the_answer_is_seen_when_it_has(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+    async with talking(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as talk:
+        await talk.say("two and tow?")
+        await shows(talk, lambda found: found == ["Tow"])
+        monkeypatch.setattr(Answerer, "_offer", lambda *_: False)  # as if it did not run here
+        monkeypatch.setattr(Worker, "cancel", lambda *_: None)  # and had not heard of it yet
+        (row,) = await talk.bot.inbox_rows()
+        await talk.bot.channel._intake.deleted(row.event_key)
+        go_on.set()
+        await says(talk, f"Tow?\n\n{words.WITHDRAWN}")
+        assert buttons(talk) == [[]]
+
+
+async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_one(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, go_on, made_of = asyncio.Event(), asyncio.Event(), Answerer._made
+
+    async def slow(self: Answerer, session_id: str, run_id: str) -> Any:
+        if not looks.is_set():
+            looks.set()
+            await go_on.wait()
+        return await made_of(self, session_id, run_id)
+
+    async with talking(sandbox, tmp_path, "Five.", "Four.") as talk:
+        await talk.say("two and tow?")
+        await talk.bot.settled(1)
+        monkeypatch.setattr(Answerer, "_made", slow)
+        (row,) = await talk.bot.inbox_rows()
+        await talk.bot.channel._intake.edited(row.event_key, "two and two?")
+        await looks.wait()
+        await talk.press(words.REGENERATE)
+        await talk.bot.settled(2)
+        go_on.set()
+        await talk.bot.channel._intake.settle(5)
+        assert texts(talk) == ["Four."]
+        assert buttons(talk) == [FINISHED]
 
 
 async def test_what_people_have_taken_away_is_not_shown_again(sandbox: Any, tmp_path: Path) -> None:

@@ -373,6 +373,13 @@ async def test_a_close_that_is_cancelled_goes_on_and_may_be_closed_over(board: B
     assert board.shown == ["stopped"]
 
 
+async def test_what_is_shown_whole_may_be_closed_over(board: Board) -> None:
+    async with on(board) as reply:
+        await reply.close("the answer")
+        await reply.close("the answer", ending="deleted")
+    assert board.shown == ["the answer\n\ndeleted"]
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.text("ab \n", max_size=60), max_size=12), st.integers(0, 3), st.text("ab \n`", max_size=300))
 def test_whatever_was_fed_the_close_leaves_just_the_plan_of_the_last_text(

@@ -16,7 +16,8 @@ from channels.channel import Channel
 from channels.context import TOKENS, Context
 from channels.desk import Desk
 from channels.gaps import Bounds
-from core.agent import AgentConfig, make_app
+from core.agent import AgentConfig, make_app, ours
+from core.approvals import ASKER, Approvals
 from core.artifacts import Artifacts
 from core.conversations import Conversations, Follow
 from core.errors import StoreError
@@ -77,6 +78,7 @@ async def core_of(
     time_limit: float,
     most_messages: int,
     follow: Follow = "asker",
+    approvers: Sequence[str] = (ASKER,),
     vendor: str = "openai",
     tools: Sequence[BaseTool] = (),
     allowance: Allowance = ALLOWANCE,
@@ -95,7 +97,7 @@ async def core_of(
             AgentConfig(name="parley"),
             model=ModelAdapter(model=name, provider=provider),
             tools=tools,
-            journal=Journal(database),
+            plugins=ours(Journal(database)),
         )
         runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
         stack.push_async_callback(runtime.aclose)
@@ -107,6 +109,7 @@ async def core_of(
         worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
         conversations = Conversations(database, turns, worker, app=app.name, models=MODELS, budget=BUDGET)
+        approvals = Approvals(database, turns, worker, approvers=approvers, pauses=(0.01, 0.01))
         context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
         answerer = Answerer(
             runtime,
@@ -114,11 +117,12 @@ async def core_of(
             channels,
             conversations,
             context,
+            approvals=approvals,
             time_limit=time_limit,
             most_messages=most_messages,
             allowance=allowance,
         )
-        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, follow)
+        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, approvals, answerer.reask, follow)
         places, leadership = Places(database), Leadership(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 

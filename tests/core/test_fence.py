@@ -14,7 +14,7 @@ from google.adk.events.event_actions import EventActions
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.agent import AgentConfig, make_app
+from core.agent import AgentConfig, make_app, ours
 from core.errors import TurnLostError
 from core.inbox import Inbox
 from core.journal import Call, Journal
@@ -250,7 +250,7 @@ class Crew:
             AgentConfig(name=APP),
             model=adapter(provider),
             tools=[adapt(Tool("pay", "Pays.", pay))],
-            journal=Journal(self.database, pauses=(0.001,)),
+            plugins=ours(Journal(self.database, pauses=(0.001,))),
         )
         runtime = AgentRuntime(app, self.sessions)
         events = [

@@ -16,7 +16,8 @@ from core import secrets
 from core.errors import StoreError
 from core.journal import Journal
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult
-from core.plugins import ERROR_LIMIT, RESULT_LIMIT
+from core.plugins import ERROR_LIMIT
+from core.results import RESULT_LIMIT
 from core.sessions.reopening import reopen
 from core.store.schema import tool_calls
 from core.tools import Tool, adapt, idempotent
@@ -137,8 +138,9 @@ async def told_of(converse: Converse, result: object) -> dict[str, object]:
 
 async def test_a_result_that_no_json_can_hold_is_told_as_what_it_can(converse: Converse) -> None:
     odd = {"raw": b"\x00\xff", "set": {1}, 3: float("nan"), "text": "nul \0 half \ud83d", "pair": (1.5, None)}
-    assert await told_of(converse, odd) == {
-        "raw": "AP8=",
+    said = await told_of(converse, odd)
+    assert "look_raw.bin" in str(said.pop("raw"))
+    assert said == {
         "set": [1],
         "3": None,
         "text": "nul \ufffd half \ufffd",

@@ -65,6 +65,7 @@ async def test_what_has_expired_is_not_there_and_goes_with_the_next_that_comes(
     await vault.put("old", {}, seconds=-1)
     assert await vault.get("old") is None
     assert await vault.take("old") is None
+    assert await Vault(database, "another key, which has nothing to read").verify() == 0
     await vault.put("new", {})
     assert len(await sealed(database)) == 1
 

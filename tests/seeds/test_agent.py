@@ -46,7 +46,7 @@ async def configured(converse: Converse) -> AsyncIterator[Conversation]:
     chosen = settings.load()
     provider, model = make_provider(chosen.model, chosen.endpoints)
     try:
-        yield await converse(app=make_app(chosen.agent, model=ModelAdapter(model=model, provider=provider)))
+        yield await converse(app=make_app(chosen.agent_config, model=ModelAdapter(model=model, provider=provider)))
     finally:
         await provider.aclose()
 

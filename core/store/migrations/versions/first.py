@@ -143,6 +143,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.Text(), server_default="message", nullable=False),
         sa.Column("parent", sa.Text(), nullable=True),
         sa.Column("origin", sa.Text(), nullable=False),
+        sa.Column("run", sa.Text(), nullable=True),
         sa.Column("model", sa.Text(), nullable=True),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("attempt", sa.Integer(), server_default="1", nullable=False),
@@ -174,6 +175,43 @@ def upgrade() -> None:
         sa.Column("given_at", sa.Double(), nullable=False),
         sa.ForeignKeyConstraint(["turn"], ["turns.id"], name=op.f("fk_feedback_turn_turns"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("turn", "author", name=op.f("pk_feedback")),
+    )
+    op.create_table(
+        "approvals",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("turn", sa.Text(), nullable=False),
+        sa.Column("session", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("run", sa.Text(), nullable=False),
+        sa.Column("call", sa.Text(), nullable=False),
+        sa.Column("asks_for", sa.Text(), nullable=False),
+        sa.Column("tool", sa.Text(), nullable=False),
+        sa.Column("arguments", sa.JSON(), nullable=False),
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.Column("hint", sa.Text(), nullable=False),
+        sa.Column("askers", sa.JSON(), nullable=False),
+        sa.Column("approvers", sa.JSON(), nullable=False),
+        sa.Column("may_always", sa.Boolean(), nullable=False),
+        sa.Column("asked_at", sa.Double(), nullable=False),
+        sa.Column("expires_at", sa.Double(), nullable=False),
+        sa.Column("chunks", sa.JSON(), nullable=False),
+        sa.Column("address", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("decision", sa.Text(), nullable=True),
+        sa.Column("decided_by", sa.Text(), nullable=True),
+        sa.Column("decider", sa.Text(), nullable=True),
+        sa.Column("decided_at", sa.Double(), nullable=True),
+        sa.ForeignKeyConstraint(["turn"], ["turns.id"], name=op.f("fk_approvals_turn_turns"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_approvals")),
+    )
+    op.create_index(op.f("ix_approvals_turn"), "approvals", ["turn"], unique=False)
+    op.create_index(op.f("ix_approvals_session"), "approvals", ["session"], unique=False)
+    op.create_index(
+        "ix_approvals_open",
+        "approvals",
+        ["expires_at"],
+        unique=False,
+        sqlite_where=sa.text("decision IS NULL"),
+        postgresql_where=sa.text("decision IS NULL"),
     )
     op.create_table(
         "pulse",

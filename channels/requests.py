@@ -1,0 +1,72 @@
+"""What is shown of a call that waits for a person's word: what it would do, who may decide, and what was decided."""
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from channels import words
+from channels.buttons import under_request
+from channels.channel import Button
+from channels.words import Words
+from core.approvals import ASKER, EVERYONE, OTHERS, Approval
+from core.inbound import storable
+from core.secrets import redact
+
+#: The most that is shown of a call's arguments, and of why its tool asks, in characters.
+MOST, MOST_HINT = 1200, 300
+
+#: What Markdown gives a meaning, in the names of people.
+_MARKS = re.compile(r"[\\`*_~|<>\[\]()#]")
+
+
+def request_text(approval: Approval, say: Words, *, is_void: bool = False) -> str:
+    """A request in words; no secret, and nothing in the arguments that is more than text.
+
+    Args:
+        is_void: whether there is nothing to decide any more, though nobody has.
+    """
+    given = redact(storable(json.dumps(approval.arguments, ensure_ascii=False, indent=2)))
+    shown, more = given[:MOST], len(given) - MOST
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    parts = [
+        say(words.MAY_I, tool=storable(approval.tool).replace("`", "")),
+        _plain(redact(storable(approval.hint)))[:MOST_HINT],
+        f"{fence}json\n{shown}\n{fence}",
+        say(words.NOT_SHOWN, count=f"{more:,}") if more > 0 else "",
+        say(words.VOID) if is_void else _state(approval, say),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def request_buttons(approval: Approval, say: Words, *, is_void: bool = False) -> Sequence[Button]:
+    """What can be pressed under it, as long as it is to be decided. What is not shown whole is not allowed for good."""
+    if is_void or approval.verdict is not None:
+        return ()
+    is_whole = len(json.dumps(approval.arguments, ensure_ascii=False, indent=2)) <= MOST
+    return under_request(approval.id, say, may_always=approval.may_always and is_whole)
+
+
+def _state(approval: Approval, say: Words) -> str:
+    facts = {"name": _plain(approval.decider) or say(words.SOMEBODY), "when": _moment(approval.decided_at)}
+    match approval.verdict:
+        case "approved":
+            return say(words.APPROVED, **facts)
+        case "always":
+            return say(words.APPROVED_ALWAYS, **facts)
+        case "denied":
+            return say(words.DENIED, **facts)
+        case "expired":
+            return say(words.EXPIRED)
+    sentences = {EVERYONE: words.ALL_DECIDE, OTHERS: words.OTHERS_DECIDE, ASKER: words.ASKER_DECIDES}
+    named = [sentences.get(rule, words.NAMED_DECIDE) for rule in approval.approvers]
+    return say(named[0] if len(set(named)) == 1 else words.NAMED_DECIDE, until=_moment(approval.expires_at))
+
+
+def _moment(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
+
+
+def _plain(text: str) -> str:
+    """A name or a sentence on one line, as it is read."""
+    return _MARKS.sub("", " ".join(text.split()))

@@ -1,0 +1,210 @@
+"""Tools of MCP servers, as a file names them. Needs the extra `mcp`.
+
+A server that cannot be reached ends neither the start nor a turn: the log names it, the model is told that its tools
+are not to be had, and it is tried again.
+"""
+
+import asyncio
+import logging
+import os
+import re
+import time
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.models import LlmRequest
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
+from google.adk.tools.tool_context import ToolContext
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from core.errors import SettingsError
+from core.secrets import remember
+
+if TYPE_CHECKING:
+    from google.adk.tools.mcp_tool import McpToolset
+
+log = logging.getLogger(__name__)
+
+#: Seconds until a server that could not be reached is tried again.
+PAUSE = 30.0
+
+#: Seconds for which a list of tools counts.
+_FRESH = 300.0
+
+#: Seconds that a server has to end when the bot does.
+_CLOSE_TIMEOUT = 5.0
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+class McpConfig(BaseModel):
+    """One table of the file. Values of `env` and `headers` may name variables, as `${NAME}`.
+
+    Attributes:
+        command: what starts the server here, to be spoken with by its standard streams.
+        url: where a server is, to be spoken with by streamable HTTP.
+        tools: the names of the tools that may be used; none: all.
+        prefix: what the tools' names begin with, and an underscore; none: the server's name; empty: nothing.
+        seconds: how long the server may take to begin, and a call.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = Field(default_factory=dict)
+    url: str = ""
+    headers: Mapping[str, str] = Field(default_factory=dict)
+    tools: tuple[str, ...] | None = None
+    prefix: str | None = Field(default=None, pattern=r"^(?:[A-Za-z][A-Za-z0-9_]*)?$")
+    seconds: float = Field(default=30, gt=0)
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> "McpConfig":
+        if bool(self.command) == bool(self.url):
+            raise ValueError("it must have either a command or a url")
+        return self
+
+
+class McpServer(BaseToolset):
+    """The tools of one server."""
+
+    def __init__(self, name: str, config: McpConfig, *, pause: float = PAUSE) -> None:
+        super().__init__(tool_name_prefix=name.replace("-", "_") if config.prefix is None else config.prefix)
+        self.name = name
+        self.is_there = True
+        self._config = config
+        self._pause = pause
+        self._again_at = 0.0
+        self._tools = _connected(config)
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        if time.monotonic() < self._again_at:
+            return []
+        try:
+            return await self.listed(readonly_context)
+        except Exception as error:
+            self._again_at = time.monotonic() + self._pause
+            self.is_there = False
+            kind = type(error.__cause__ or error).__name__
+            log.warning("the MCP server %s does not answer (%s): its tools cannot be used for now", self.name, kind)
+            return []
+
+    async def listed(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """Its tools, for real.
+
+        Raises:
+            Exception: whatever keeps it from telling them.
+        """
+        async with asyncio.timeout(self._config.seconds):
+            tools: list[BaseTool] = await self._tools.get_tools(readonly_context)
+        if not self.is_there:
+            log.info("the MCP server %s is there again", self.name)
+        self.is_there = True
+        for tool in tools:
+            tool.__dict__["seconds"] = self._config.seconds
+        return tools
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        await self.get_tools_with_prefix(tool_context)
+        if not self.is_there:
+            llm_request.append_instructions(
+                [f"The tools of `{self.name}` are unavailable at the moment; say so if asked."]
+            )
+
+    async def close(self) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await self._tools.close()
+        except Exception as error:
+            log.warning("the MCP server %s did not end as it should (%s)", self.name, type(error).__name__)
+
+
+def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) -> list[McpServer]:
+    """The servers that `file` names, a table each. Nothing is started yet.
+
+    Args:
+        variables: what `${NAME}` stands for where the environment is silent.
+
+    Raises:
+        SettingsError: it cannot be read, is malformed, or names a variable that is not set; a line each.
+    """
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"MCP_FILE={file}: it cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise SettingsError(f"MCP_FILE={file}: it is not TOML ({type(error).__name__})") from None
+    known = {**{name: word for name, word in (variables or {}).items() if word}, **os.environ}
+    servers, faults = dict[str, McpConfig](), list[str]()
+    for name, table in tables.items():
+        try:
+            servers[name] = McpConfig.model_validate(_filled(table, known))
+        except ValidationError as error:
+            for fault in error.errors(include_input=False, include_url=False):
+                place = ".".join(str(part) for part in (name, *fault["loc"]))
+                faults.append(f"MCP_FILE={file}: [{place}] {fault['msg'].removeprefix('Value error, ')}")
+        except KeyError as error:
+            faults.append(f"MCP_FILE={file}: [{name}] names the variable {error.args[0]}, which is not set")
+    if faults:
+        raise SettingsError(*faults)
+    try:
+        return [McpServer(name, config) for name, config in servers.items()]
+    except ImportError:
+        raise SettingsError(
+            f"MCP_FILE={file}: the package `mcp` is not installed; `pip install 'parley[mcp]'` or `uv sync --extra mcp`"
+        ) from None
+
+
+def _filled(table: Any, known: Mapping[str, str]) -> Any:
+    """A table with what its variables stand for; each such word is a secret from now on."""
+    if not isinstance(table, dict):
+        return table
+    filled = dict(table)
+    for key in ("env", "headers"):
+        if isinstance(values := table.get(key), dict):
+            filled[key] = {name: _with_variables(value, known) for name, value in values.items()}
+    return filled
+
+
+def _with_variables(value: Any, known: Mapping[str, str]) -> Any:
+    if not isinstance(value, str):
+        return value
+    for name in _VARIABLE.findall(value):
+        remember(known[name])
+    return _VARIABLE.sub(lambda match: known[match[1]], value)
+
+
+def _connected(config: McpConfig) -> "McpToolset":
+    from google.adk.tools.mcp_tool import (  # noqa: PLC0415 - an extra
+        McpToolset,
+        StdioConnectionParams,
+        StreamableHTTPConnectionParams,
+    )
+    from google.adk.tools.mcp_tool.mcp_session_manager import StdioServerParameters  # noqa: PLC0415
+
+    where: StdioConnectionParams | StreamableHTTPConnectionParams
+    if config.command:
+        server = StdioServerParameters(command=config.command, args=list(config.args), env=dict(config.env) or None)
+        where = StdioConnectionParams(server_params=server, timeout=config.seconds)
+    else:
+        where = StreamableHTTPConnectionParams(
+            url=config.url,
+            headers=dict(config.headers) or None,
+            timeout=config.seconds,
+            sse_read_timeout=config.seconds,
+        )
+    return McpToolset(
+        connection_params=where,
+        tool_filter=None if config.tools is None else list(config.tools),
+        tool_list_cache_ttl_seconds=_FRESH,
+        errlog=_NOWHERE,
+    )
+
+
+#: What servers say on their standard error may hold anything.
+_NOWHERE = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process

@@ -1,0 +1,94 @@
+"""What a model is told of a tool's result: as JSON has it, without secrets, and no more than it can read."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from core.models.messages import clean_text
+from core.secrets import redact
+
+#: The most of a result's texts that the model is told, in characters, all together: about what a whole history may
+#: hold, and less than what would stop the event loop.
+RESULT_LIMIT = 100_000
+
+#: The most values in a result, and how deep one may stand in another.
+_MOST_VALUES = 10_000
+_DEEPEST = 32
+
+#: Of more bytes than these the model is told how many they are.
+_MOST_BYTES = 1_000
+
+_MOST_BITS = 4096  # Python: no longer numbers are turned into text
+
+_CUT = "… (cut: there is more)"
+
+
+def told(result: Any) -> Any:
+    """A result as JSON has it. Media and other things that ADK has a type for stay as they are."""
+    return _Telling().of(result)
+
+
+class _Telling:
+    """One result on its way: what room it has still."""
+
+    def __init__(self) -> None:
+        self._characters = RESULT_LIMIT
+        self._values = _MOST_VALUES
+
+    def of(self, result: Any, depth: int = 0) -> Any:
+        self._values -= 1
+        match result:
+            case int() if result.bit_length() > _MOST_BITS:
+                return f"(a number of {result.bit_length()} bits)"
+            case None | bool() | int() | BaseModel():
+                return result
+            case float():
+                return result if isfinite(result) else None
+            case str():
+                return self._text(result)
+            case Mapping() | list() | tuple() | set() | frozenset() if depth <= _DEEPEST:
+                return self._mapping(result, depth) if isinstance(result, Mapping) else self._items(result, depth)
+            case _:
+                return self.of(_plain(result) if depth <= _DEEPEST else _CUT, depth + 1)
+
+    def _mapping(self, result: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        said = dict[str, Any]()
+        for key, value in result.items():
+            if self._is_full:
+                said["…"] = _CUT
+                break
+            said[str(self.of(key))] = self.of(value, depth + 1)
+        return said
+
+    def _items(self, result: Any, depth: int) -> list[Any]:
+        said = list[Any]()
+        for item in result:
+            if self._is_full:
+                said.append(_CUT)
+                break
+            said.append(self.of(item, depth + 1))
+        return said
+
+    def _text(self, text: str) -> str:
+        room = max(self._characters, 0)
+        self._characters -= len(text)
+        said = redact(clean_text(text[: room + 1]))
+        return said if len(text) <= room else f"{said[:room]}… (cut: it has {len(text)} characters)"
+
+    @property
+    def _is_full(self) -> bool:
+        return self._characters <= 0 or self._values <= 0
+
+
+def _plain(value: Any) -> Any:
+    """What has no form of its own in JSON, in one that has."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return b64encode(value).decode() if len(value) <= _MOST_BYTES else f"({len(value)} bytes)"
+    try:
+        return to_jsonable_python(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
+    except (ValueError, RecursionError):  # it holds itself
+        return f"({type(value).__name__})"

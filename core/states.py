@@ -1,0 +1,24 @@
+"""What becomes of a turn."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
+Ended = Literal["done", "failed", "cancelled"]
+
+#: From which state to which a turn may go, and when it does.
+STEPS: Mapping[tuple[State, State], str] = {
+    ("running", "answered"): "the final text is kept",
+    ("answered", "done"): "it is shown",
+    ("answered", "failed"): "it cannot be shown",
+    ("answered", "cancelled"): "a reset, a stop, a deletion",
+    ("running", "failed"): "an apology is shown",
+    ("running", "cancelled"): "a reset, a stop, a deletion",
+    ("running", "queued"): "its worker hands it back",
+    ("queued", "running"): "another one claims it",
+}
+
+
+def before(state: State) -> set[State]:
+    """Where a turn may come from, and the state itself: what is written twice is no fault."""
+    return {source for source, target in STEPS if target == state} | {state}

@@ -1,0 +1,24 @@
+"""An agent with a tool that is only made after a person has agreed: ADK asks, and ends the run until it is decided."""
+
+from google.adk.agents import LlmAgent
+from google.adk.tools.function_tool import FunctionTool
+
+OPENED: list[str] = []
+
+
+def open_gate(gate: str) -> dict[str, str]:
+    """Open a gate.
+
+    Args:
+        gate: which one, such as north.
+    """
+    OPENED.append(gate)
+    return {"opened": gate}
+
+
+root_agent = LlmAgent(
+    name="gatekeeper",
+    description="Opens gates, if a person agrees.",
+    instruction="Open the gate that is asked for. Say what came of it.",
+    tools=[FunctionTool(open_gate, require_confirmation=True)],
+)

@@ -1,0 +1,71 @@
+"""The examples, brought along as they are, answer on both platforms."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox.models import Asked, Call, Say, Turn
+from tests.acceptance.conftest import Start
+from tests.acceptance.platforms import Platform
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def newsroom(asked: Asked) -> Turn:
+    """An editor hands over, a reporter looks it up."""
+    done = [result.name for result in asked.results]
+    if "transfer_to_agent" in asked.tools and "look_up" not in asked.tools:
+        return Call("transfer_to_agent", {"agent_name": "reporter"}, id="t1")
+    if "look_up" in done or "Monday" in str(asked.body["messages"]):
+        return Say("The harbour opens on Monday.")
+    return Call("look_up", {"topic": "harbour"}, id="l1")
+
+
+def clock(asked: Asked) -> Turn:
+    if not asked.results:
+        assert "convert_time" in asked.tools
+        arguments = {"source_timezone": "Asia/Seoul", "time": "12:00", "target_timezone": "UTC"}
+        return Call("convert_time", arguments, id="c1")
+    return Say(f"It is {'3' if 'T03:00:00' in str(asked.results[0].content) else '?'} o'clock.")
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "question", "answer"),
+    [
+        ("newsroom", newsroom, "When does the harbour open?", "The harbour opens on Monday."),
+        ("clock", clock, "Noon in Seoul is when in UTC?", "It is 3 o'clock."),
+    ],
+)
+async def test_an_example_answers_on_both_platforms(
+    start: Start, name: str, script: object, question: str, answer: str
+) -> None:
+    if name == "clock":
+        pytest.importorskip("mcp_server_time")
+    bot = await start(AGENT=str(EXAMPLES / name))
+    assert callable(script)
+    bot.answer = script
+
+    async def scenario(platform: Platform) -> None:
+        await bot.ask(platform, platform.talk(), question, answer)
+
+    await bot.everywhere(scenario)
+    assert await bot.program.end() == 0
+    assert "Traceback" not in bot.program.log
+
+
+async def test_a_tool_that_asks_first_is_not_called_without_an_answer(start: Start) -> None:
+    bot = await start(AGENT=str(EXAMPLES / "gatekeeper"))
+    asked_for: list[Asked] = []
+
+    def script(asked: Asked) -> Turn:
+        asked_for.append(asked)
+        return [Say("I have to ask."), Call("open_gate", {"gate": "north"}, id=f"g{len(asked_for)}")]
+
+    bot.answer = script
+
+    async def scenario(platform: Platform) -> None:
+        await bot.ask(platform, platform.talk(), "Open the north gate.", "I have to ask.")
+
+    await bot.everywhere(scenario)
+    assert len(asked_for) == len(bot.platforms)
+    assert await bot.program.end() == 0

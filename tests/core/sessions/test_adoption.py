@@ -1,0 +1,71 @@
+"""What becomes of conversations whose agent does not run any more."""
+
+import logging
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+
+from core.agent import ours
+from core.journal import Journal
+from core.models.provider import Done, ToolCall
+from core.runtime import AgentRuntime
+from core.sessions.adoption import adopt
+from tests.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
+
+
+def clock() -> str:
+    """The time."""
+    return "noon"
+
+
+def app(name: str, provider: ScriptedProvider) -> App:
+    return App(name=name, root_agent=LlmAgent(name=name, model=adapter(provider), tools=[clock]), plugins=ours())
+
+
+async def succeeded(talk: Conversation, provider: ScriptedProvider) -> Conversation:
+    """The same conversation, after a start with another agent."""
+    await adopt(talk.database, "after", "third")
+    after = app("after", provider).model_copy(update={"plugins": ours(Journal(talk.database))})
+    return Conversation(AgentRuntime(after, talk.sessions), talk.sessions, talk.database)
+
+
+async def test_the_next_agent_goes_on_and_reads_the_words_of_the_one_before_as_anothers(
+    converse: Converse, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = ScriptedProvider([ToolCall("c1", "clock", {}), Done()], "It is noon.")
+    talk = await converse(app=app("before", before))
+    await talk.reply("What time is it?")
+    provider = ScriptedProvider("It was noon.", "Still.")
+    with caplog.at_level(logging.WARNING, "core.sessions.adoption"):
+        talk = await succeeded(talk, provider)
+    assert caplog.messages[-1:] == ["after goes on with the conversations of before, which does not run any more"]
+    assert await talk.reply("And before that?") == "It was noon."
+    read = [(message.role, message.text) for message in provider.requests[0].messages[1:]]
+    assert {role for role, _ in read} == {"user"}
+    assert "What time is it?" in read[0][1]
+    assert "It is noon." in "".join(text for _, text in read)
+    assert await talk.reply("Sure?") == "Still."
+    assert provider.requests[1].messages[-2].role == "assistant"
+    caplog.clear()
+    await adopt(talk.database, "after")
+    assert caplog.messages == []
+    await talk.runtime.aclose()
+
+
+async def test_a_run_that_was_broken_off_is_gone_on_with_by_the_next_agent(converse: Converse) -> None:
+    talk = await converse(app=app("before", ScriptedProvider([ToolCall("c1", "clock", {}), Done()])))
+    assert [event.type for event in await talk.events("The time?", run_id="r1")][-1] == "error"  # no second answer
+    provider = ScriptedProvider("Noon it is.")
+    talk = await succeeded(talk, provider)
+    assert (await talk.events("The time?", run_id="r1"))[-1].text == "Noon it is."
+    assert [event.author for event in await talk.history()][-1] == "after"
+    assert sum("The time?" in message.text for message in provider.requests[0].messages) == 1
+    await talk.runtime.aclose()
+
+
+async def test_another_agent_that_runs_as_well_keeps_its_own(converse: Converse) -> None:
+    talk = await converse(app=app("third", ScriptedProvider("Hi.")))
+    await talk.reply("Hello")
+    await adopt(talk.database, "first", "third")
+    assert await talk.sessions.get_session(app_name="third", user_id=USER, session_id=SESSION) is not None

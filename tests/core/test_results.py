@@ -1,0 +1,76 @@
+"""What the model is told of a tool's result, whatever that is."""
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from core.results import RESULT_LIMIT, told
+
+
+@dataclass
+class Odd:
+    data: bytes
+    more: Any = None
+
+
+def nested(depth: int) -> Any:
+    value: Any = "end"
+    for _ in range(depth):
+        value = {"in": [value]}
+    return value
+
+
+ROUND: dict[str, Any] = {}
+ROUND["self"] = ROUND
+TWISTED = Odd(b"")
+TWISTED.more = TWISTED
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "x" * 10_000_000,
+        b"\xff" * 10_000_000,
+        {"rows": [{"id": i, "text": "word " * 20} for i in range(50_000)]},
+        ["x"] * 1_000_000,
+        {str(i): None for i in range(1_000_000)},
+        {"x" * 1_000_000: 1},
+        nested(5_000),
+        ROUND,
+        TWISTED,
+        Odd(b"\xff" * 10_000),
+        10**100_000,
+        object(),
+        range(10**9),
+    ],
+    ids=[
+        "text",
+        "bytes",
+        "rows",
+        "list",
+        "dict",
+        "key",
+        "deep",
+        "round",
+        "twisted",
+        "odd",
+        "number",
+        "object",
+        "range",
+    ],
+)
+def test_it_is_json_of_bounded_size_and_soon(result: Any) -> None:
+    begun = time.perf_counter()
+    said = json.dumps(told(result))
+    assert len(said) < 4 * RESULT_LIMIT
+    assert time.perf_counter() - begun < 5
+
+
+def test_what_is_cut_says_so() -> None:
+    assert told(["x" * RESULT_LIMIT, "y", "z"])[1:] == ["… (cut: there is more)"]
+    assert told({"a": "x" * (RESULT_LIMIT + 1), "b": 1})["…"] == "… (cut: there is more)"
+    assert told(b"\xff" * 2_000) == "(2000 bytes)"
+    assert told(b"\xff") == "/w=="
