@@ -21,6 +21,7 @@ from core.store.database import Database
 from core.store.migrate import pending
 from core.tokens import is_warm
 from core.tools import load_tools
+from core.vault import Vault
 
 
 class Verdict(Enum):
@@ -92,6 +93,8 @@ async def _database(settings: Settings) -> list[Finding]:
         database = Database(settings.database)
         try:
             missing = await pending(database)
+            if settings.vault_key and not missing:
+                await Vault(database, settings.vault_key).verify()
         finally:
             await database.aclose()
     except StoreError as error:

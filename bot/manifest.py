@@ -28,7 +28,8 @@ def manifest(platform: Platform, settings: Settings) -> str:
     match platform:
         case Platform.SLACK:
             address = YOUR_ADDRESS if settings.slack_mode == "http" else ""
-            return json.dumps(slack_manifest(prompts=settings.prompts, address=address), indent=2)
+            back = YOUR_ADDRESS if settings.slack_client_id else ""
+            return json.dumps(slack_manifest(prompts=settings.prompts, address=address, back=back), indent=2)
         case Platform.DISCORD:
             if settings.discord is None:
                 raise SettingsError("DISCORD_BOT_TOKEN is not set: it tells the bot's id, which is part of the link")

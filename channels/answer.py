@@ -239,10 +239,11 @@ class Answerer:
 
     async def _in_reply(self, turn: Turn, reply: Reply, files: Sequence[File]) -> None:
         try:
-            if turn.text is not None:
-                await self._show(turn, reply, turn.text, files, await self._approvals.asked(turn.id))
-            elif turn.cancel is not None:
+            if turn.cancel is not None:
+                reply.replace(turn.text or "")
                 await self._cancelled(turn, reply, turn.cancel)
+            elif turn.text is not None:
+                await self._show(turn, reply, turn.text, files, await self._approvals.asked(turn.id))
             elif turn.kind == "approval" and turn.run is None:
                 await self._close(turn, reply, words.FORGOTTEN, "cancelled", "nothing waits for it any more")
             elif turn.attempt > self._most_attempts:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Literal, Protocol, get_args
 
 from channels import words
@@ -49,6 +50,7 @@ class Asker:
         locale: as the platform names it; empty if it does not.
         sent_at: in seconds since the epoch.
         is_late: see `Call`.
+        until: what was said after it (seconds since the epoch) is not meant to be stopped.
     """
 
     session_id: str | None
@@ -60,6 +62,7 @@ class Asker:
     locale: str = ""
     sent_at: float = field(default_factory=time.time)
     is_late: bool = False
+    until: float = inf
 
     @classmethod
     def of(cls, inbound: Inbound, locale: str, *, is_late: bool = False) -> "Asker":
@@ -126,7 +129,8 @@ class Commands:
         if name == "help":
             return Said(_help(say))
         session = asker.session_id
-        if session is None or not await self._desk.inbox.is_session(session):
+        may_begin = name == "model"  # is chosen before the first question, too
+        if session is None or not (may_begin or await self._desk.inbox.is_session(session)):
             return Said(say(words.NOTHING_TO_RESET))
         return await self._in_session(name, argument.strip(), session, asker, say)
 
@@ -135,7 +139,7 @@ class Commands:
             case "reset":
                 return await self._reset(session, asker, say)
             case "stop":
-                return await self._stop(session, asker.author, say)
+                return await self._stop(session, asker, say)
             case "model":
                 return await self._model(session, asker.place, argument, say)
             case "export":
@@ -147,8 +151,8 @@ class Commands:
             case _:
                 return await self._status(session, say)
 
-    async def _stop(self, session: str, author: str, say: Words) -> Said:
-        halt = await self._desk.conversations.stop(session, author=author)
+    async def _stop(self, session: str, asker: Asker, say: Words) -> Said:
+        halt = await self._desk.conversations.stop(session, author=asker.author, until=asker.until)
         self._take_back(halt.dropped)
         for turn_id in halt.undecided:
             for approval in await self._desk.approvals.asked(turn_id):

@@ -230,3 +230,5 @@ async def _run(errand: Coroutine[Any, Any, None], name: str) -> None:
         await errand
     except (StoreError, SurfaceError) as error:
         log.error("%s: it cannot be shown: %s", name, traced(error))
+    except Exception as error:  # asyncio would tell of it with its text, and late
+        log.error("%s has failed: %s", name, traced(error))

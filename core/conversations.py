@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -124,17 +125,18 @@ class Conversations:
         self._budget = budget
         self.models = tuple(models)
 
-    async def stop(self, session_id: str, *, author: str | None) -> Halt:
+    async def stop(self, session_id: str, *, author: str | None, until: float = inf) -> Halt:
         """End what runs in a session, over all workers, and what waits there.
 
         Args:
             author: only what he has asked for; None for all.
+            until: of that, only what was said by then (seconds since the epoch).
 
         Raises:
             StoreError: nothing was changed.
         """
         async with self._database.write() as connection:
-            halt = await stop(connection, self._turns, session_id, author=author)
+            halt = await stop(connection, self._turns, session_id, author=author, until=until)
             await self._turns.announce(connection)
         self._end(halt.turn_id)
         return halt

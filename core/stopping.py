@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import inf
 from typing import Any
 
 import sqlalchemy as sa
@@ -46,10 +47,18 @@ class Halt:
         return self.turn_id is not None or bool(self.dropped)
 
 
-async def stop(connection: AsyncConnection, turns_: Turns, session_id: str, *, author: str | None) -> Halt:
-    """End what runs in a session and what waits there; of an `author`, what he has asked for."""
+async def stop(
+    connection: AsyncConnection, turns_: Turns, session_id: str, *, author: str | None, until: float = inf
+) -> Halt:
+    """End what runs in a session and what waits there; of an `author`, what he has asked for.
+
+    Args:
+        until: what was said after it (seconds since the epoch) goes on.
+    """
     await hold_session(connection, session_id)
     here = inbox.c.session == session_id
+    if until != inf:
+        here &= inbox.c.sent_at <= until
     if author is not None:
         here &= inbox.c.author == author
     waiting = (await connection.execute(sa.select(inbox).where(here, is_waiting(inbox)))).all()
@@ -61,7 +70,7 @@ async def stop(connection: AsyncConnection, turns_: Turns, session_id: str, *, a
     await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
     await connection.execute(sa.update(inbox).where(these).values(outcome="stopped"))
     turn = await _running(connection, session_id)
-    is_theirs = turn is not None and (author is None or author in await _askers(connection, turn))
+    is_theirs = turn is not None and (author is None or author in await _askers(connection, turn, until))
     ended = await turns_.cancel(connection, session_id, STOP) if is_theirs else None
     dropped = tuple(message for row in waiting if (message := readable(row.inbound)))
     return Halt(ended, dropped, asking)
@@ -88,5 +97,5 @@ async def _running(connection: AsyncConnection, session_id: str | None) -> sa.Ro
     return (await connection.execute(query)).one_or_none()
 
 
-async def _askers(connection: AsyncConnection, turn: sa.Row[Any]) -> set[str]:
-    return {row.author for row in await answered_by(connection, turn.origin)}
+async def _askers(connection: AsyncConnection, turn: sa.Row[Any], until: float = inf) -> set[str]:
+    return {row.author for row in await answered_by(connection, turn.origin) if row.sent_at <= until}

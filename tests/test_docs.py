@@ -29,7 +29,6 @@ from channels.discord.invite import PERMISSIONS
 from channels.discord.invite import permissions as permissions_of
 from channels.discord.login import DiscordSettings, intents
 from channels.gaps import Bounds
-from channels.slack import people as slack_people
 from channels.slack import streams as slack_streams
 from channels.slack import surface as slack_surface
 from channels.slack import tiers as slack_tiers
@@ -155,7 +154,7 @@ def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
         "Stops of streams (`chat.stopStream`)": slack_tiers.TIER_2,
         "Edits (`chat.update`)": slack_tiers.TIER_3,
         "Deletions, and looking for a post (`conversations.replies`)": slack_tiers.TIER_3,
-        "Names (`users.info`)": slack_people.TIER_4,
+        "Names (`users.info`)": slack_tiers.TIER_4,
         "Signs that something is being done (`agents.sessions.setStatus`)": slack_tiers.TIER_3,
         "Suggestions (`assistant.threads.setSuggestedPrompts`), modals (`views.open`)": slack_tiers.TIER_4,
     }

@@ -150,8 +150,12 @@ class DiscordApi:
             "post", send, self.posts(channel), priority=priority, is_admitted=is_admitted, found=found
         )
 
-    async def ping(self, channel: int, question: int | None, author: int, text: str) -> None:
-        """Say something that notifies somebody: in reply to his question, or by name if that stands elsewhere."""
+    async def ping(self, channel: int, question: int | None, author: int, text: str, *, name: str) -> None:
+        """Say something that notifies somebody: in reply to his question, or by name if that stands elsewhere.
+
+        Args:
+            name: see `post`.
+        """
         reference: Any = None if question is None else _reference(channel, question)
         named = [] if question is not None else [discord.Object(author)]
         allowed = discord.AllowedMentions(everyone=False, users=named, roles=False, replied_user=True)
@@ -159,9 +163,7 @@ class DiscordApi:
 
         async def send() -> None:
             place = self._client.get_partial_messageable(channel)
-            await place.send(
-                text, reference=reference, nonce=_nonce(f"ping {channel} {question}"), allowed_mentions=allowed
-            )
+            await place.send(text, reference=reference, nonce=_nonce(name), allowed_mentions=allowed)
 
         await self.call("ping", send, self.posts(channel))
 

@@ -6,28 +6,31 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from discord.http import Route
+
 from channels.channel import Around, Heard, Surface
 from channels.desk import Desk
 from channels.discord.answers import Answers, Token
-from channels.discord.api import DiscordApi
+from channels.discord.api import MESSAGES, DiscordApi
 from channels.discord.around import Surroundings
 from channels.discord.aside import Aside
 from channels.discord.commands import commands_of
 from channels.discord.downloads import Downloads
 from channels.discord.ear import Ear
-from channels.discord.gateway import PULSE, Connection, Gateway
+from channels.discord.gateway import PULSE, Connection, Shard
 from channels.discord.hearing import ASIDE, NAME
 from channels.discord.history import History
 from channels.discord.interactions import Interactions
 from channels.discord.login import DiscordSettings, hears_all, intents, log_in, make_client
 from channels.discord.reactions import receipts
+from channels.discord.shards import Shards
 from channels.discord.surface import DiscordSurface
 from channels.discord.work import Work
 from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Intake
 from core.background import Background
-from core.errors import ParleyError, SettingsError, StoreError
+from core.errors import ParleyError, SettingsError, StoreError, SurfaceError
 from core.inbound import Attachment, Inbound
 from core.leadership import Leadership
 from core.places import Places
@@ -78,7 +81,7 @@ class DiscordChannel:
         look = History(self._api, serves=self._serves, hear=self._ear.call_in).look
         self._gaps = Gaps(NAME, places, bounds, take=self._ear.take, look=look, heard_at=self.heard_at, holds=True)
         self._ear.gaps = self._gaps
-        self._gateway = Gateway(self._connection, on_back=self._gaps.open)
+        self._shards = Shards(self._count, self._connection, on_back=self._gaps.open)
         self._leadership = leadership
         self._leading: asyncio.Task[None] | None = None
         self._leads = False
@@ -91,8 +94,9 @@ class DiscordChannel:
         self._leads = await anext(changes)
         if self._leads:
             try:
-                await asyncio.wait_for(self._begin(), CONNECT_TIMEOUT)
-            except TimeoutError as error:
+                await self._begin()
+            except (SurfaceError, TimeoutError) as error:
+                log.warning("Discord's gateway: %s", traced(error))
                 raise SettingsError(
                     f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
                     "the log says why"
@@ -121,19 +125,19 @@ class DiscordChannel:
                 self._leads = leads
                 try:
                     if leads:
-                        await asyncio.wait_for(self._begin(), CONNECT_TIMEOUT)
-                except (StoreError, TimeoutError) as error:  # perhaps another one can
+                        await self._begin()
+                except (StoreError, SurfaceError, TimeoutError) as error:  # perhaps another one can
                     log.error("this worker cannot hear what is said: %s", traced(error))
                     self._leads = False
                     await self._end()
                     await self._leadership.give_up()
 
     async def _begin(self) -> None:
-        await self._gateway.start()
+        await self._shards.start(CONNECT_TIMEOUT)
         await self._gaps.start()
 
     async def _end(self) -> None:
-        await self._gateway.stop()
+        await self._shards.stop()
         await self._gaps.stop()
 
     def tell(self) -> Uses:
@@ -143,10 +147,10 @@ class DiscordChannel:
         self._api.pacer.share(others)
 
     def heard_at(self) -> float:
-        return self._gateway.heard_at if self._leads else 0.0
+        return self._shards.heard_at if self._leads else 0.0
 
     async def reconnect(self) -> None:
-        await self._gateway.reconnect()
+        await self._shards.reconnect()
 
     async def aclose(self) -> None:
         """Give back the connections; from now on nothing can be shown."""
@@ -182,15 +186,28 @@ class DiscordChannel:
     async def around(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
         return await self._surroundings.look(messages, behind)
 
+    async def _count(self) -> tuple[int, int]:
+        """How many shards there are to be, and how many sessions may be begun at once."""
+
+        async def ask() -> tuple[int, int]:
+            told = await self._client.http.request(Route("GET", "/gateway/bot"))
+            return told["shards"], told["session_start_limit"]["max_concurrency"]
+
+        told = await self._api.call("gateway", ask, self._api.budget(("gateway",), MESSAGES))
+        assert told is not None, "only a tick may be dropped"
+        recommended, at_once = told
+        return self._settings.shards or recommended, at_once
+
     async def _connection(
-        self, on_connected: Callable[[], None], on_sign: Callable[[], None]
+        self, shard: Shard, on_connected: Callable[[], None], on_sign: Callable[[], None]
     ) -> tuple[Connection, str]:
         """A new client. What the app may hear is asked each time: it can be changed while the bot runs."""
         flags = (await self._client.application_info()).flags
         _shards, address, limit = await self._client.http.get_bot_gateway()
-        if not limit["remaining"]:
+        if limit["remaining"] < shard.of:  # all of them may be about to begin one
             raise ParleyError(f"Discord lets this bot begin no session for {limit['reset_after'] // 60_000} minutes")
         connection = Connection(
+            shard=shard,
             intents=intents(hears_all=hears_all(flags)),
             commands=commands_of(self._interactions),
             ear=self._ear,

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 import discord
 
@@ -64,13 +65,16 @@ class Ear:
         self._conversations = conversations
         self._work = work
         self._serves = serves
+        self._hearing = dict[int, asyncio.Task[Any]]()  # by the id of the message
 
     async def heard(self, message: discord.Message) -> None:
         """Take in a message. Discord says it once: so what the database does not take is kept when it does."""
         guild = guild_of(message)
         if self._work.is_ending or not self._serves(guild) or not is_spoken(message):
             return
-        with self._work.under_way():
+        with self._work.under_way() as task:
+            self._hearing[message.id] = task
+            task.add_done_callback(lambda _: self._hearing.pop(message.id, None))
             if guild is not None and isinstance(message.channel, discord.PartialMessageable):
                 try:
                     message.channel = await self._api.channel(message.channel.id)  # of which nobody has told discord.py
@@ -92,7 +96,7 @@ class Ear:
         if message.edited_at is None or not is_spoken(message) or not (message.content or message.attachments):
             return
         key, text = event_key(message.channel.id, message.id), text_of(message, self._api.me)
-        await self._note(guild_of(message), lambda: self._intake.edited(key, text))
+        await self._note(guild_of(message), lambda: self._intake.edited(key, text), about=[message.id])
 
     async def deleted(self, guild: int | None, channel: int, messages: set[int]) -> None:
         """Take note that messages are gone."""
@@ -101,7 +105,7 @@ class Ear:
             for message in sorted(messages):
                 await self._intake.deleted(event_key(channel, message))
 
-        await self._note(guild, note)
+        await self._note(guild, note, about=messages)
 
     async def closed(self, guild: int, channel: int, thread: int | None) -> None:
         """Take note that a channel or thread is gone: nobody would read what is being answered there."""
@@ -112,10 +116,13 @@ class Ear:
 
         await self._note(guild, note)
 
-    async def _note(self, guild: int | None, note: Callable[[], Awaitable[None]]) -> None:
+    async def _note(self, guild: int | None, note: Callable[[], Awaitable[None]], *, about: Iterable[int] = ()) -> None:
+        """Take note of a change, behind the messages that it is about: they may be being taken in as yet."""
         if self._work.is_ending or not self._serves(guild):
             return
         with self._work.under_way():
+            if hearing := [self._hearing[message] for message in about if message in self._hearing]:
+                await asyncio.wait(hearing)
             try:
                 await note()
             except StoreError as error:  # Discord does not say it again

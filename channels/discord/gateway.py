@@ -5,6 +5,7 @@ import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -40,10 +41,26 @@ CLOSE_TIMEOUT = 5.0
 SYNC_TIMEOUT = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Which part of all servers a connection hears.
+
+    Attributes:
+        id: its number, from 0.
+        of: how many there are.
+        passed: awaited with the number before a session is begun.
+    """
+
+    id: int
+    of: int
+    passed: Callable[[int], Awaitable[None]]
+
+
 class Connection(discord.Client):
     """One client's life on the gateway. What was once connected, discord.py resumes by itself.
 
     Args:
+        shard: what it hears. The first one registers the commands.
         commands: the application commands that there are to be; nothing is told to Discord if it knows them.
         ear: told of each message, the bot's own included, and of what becomes of it.
         on_pressed: awaited with each press of a button, and with the button's id.
@@ -57,6 +74,7 @@ class Connection(discord.Client):
     def __init__(
         self,
         *,
+        shard: Shard,
         intents: discord.Intents,
         commands: Sequence[Command],
         ear: Ear,
@@ -66,6 +84,8 @@ class Connection(discord.Client):
     ) -> None:
         super().__init__(
             intents=intents,
+            shard_id=shard.id,
+            shard_count=shard.of,
             allowed_mentions=discord.AllowedMentions.none(),
             max_messages=None,  # nothing here looks at what was said before
             member_cache_flags=discord.MemberCacheFlags.none(),
@@ -75,6 +95,7 @@ class Connection(discord.Client):
             max_ratelimit_timeout=LONG_WAIT,
             enable_debug_events=True,  # `on_socket_raw_receive`
         )
+        self._shard = shard
         self._ear = ear
         self._on_pressed = on_pressed
         self._on_connected = on_connected
@@ -86,6 +107,8 @@ class Connection(discord.Client):
 
     async def setup_hook(self) -> None:
         """Discord.py calls it once, before it connects."""
+        if self._shard.id:
+            return
         try:
             async with asyncio.timeout(SYNC_TIMEOUT):
                 await self._tree.set_translator(Translator())
@@ -93,6 +116,11 @@ class Connection(discord.Client):
                     log.info("the commands are registered anew")
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:
             log.error("the commands cannot be registered: %s", traced(error))
+
+    async def before_identify_hook(self, _shard_id: int | None, *, initial: bool = False) -> None:
+        """Discord.py would wait in each client by itself, and not before its first session."""
+        del initial
+        await self._shard.passed(self._shard.id)
 
     async def on_connect(self) -> None:
         log.info("the gateway has a session")
@@ -169,11 +197,13 @@ class Gateway:
         self._on_back = on_back
         self._ready = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
+        self._is_meant = False
 
     async def start(self) -> None:
         """Return when the connection stands. Cancelled, it takes down what it has begun."""
         self._ready.clear()
         self.heard_at = 0.0
+        self._is_meant = True
         self._begin()
         try:
             await self._ready.wait()
@@ -183,14 +213,19 @@ class Gateway:
 
     async def stop(self) -> None:
         """Hang up; returns when that is done."""
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait([self._keeping])
+        self._is_meant = False
+        await self._end()
 
     async def reconnect(self) -> None:
-        """Give up the connection for dead, and begin to make a new one."""
-        await self.stop()
-        self._begin()
+        """Give up the connection for dead, and begin to make a new one, unless it was stopped meanwhile."""
+        await self._end()
+        if self._is_meant and (self._keeping is None or self._keeping.done()):
+            self._begin()
+
+    async def _end(self) -> None:
+        while self._keeping is not None and not self._keeping.done():
+            self._keeping.cancel()  # discord.py uses `asyncio.wait_for`, which on Python 3.11 may lose that
+            await asyncio.wait([self._keeping], timeout=2 * CLOSE_TIMEOUT)
 
     def _begin(self) -> None:
         self._keeping = asyncio.create_task(self._keep(), name="discord gateway")

@@ -39,6 +39,7 @@ class DiscordSettings:
         free_channels: the ids of channels in which the bot is called without being mentioned.
         silent: whether what the bot posts notifies nobody.
         ping_after: after how many seconds the end of an answer is told to who asked; 0 for never.
+        shards: over how many connections the servers are spread; 0 for as many as Discord recommends.
     """
 
     bot_token: str = field(repr=False)
@@ -49,6 +50,7 @@ class DiscordSettings:
     free_channels: frozenset[int] = frozenset()
     silent: bool = False
     ping_after: float = 0.0
+    shards: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,8 @@ class DiscordSurface(MessageSurface):
             self._ping_at = math.inf
             question = self._question if self._is_theirs else None
             try:
-                await self._api.ping(self._channel, question, self._author, self._say(words.READY))
+                word, name = self._say(words.READY), f"{self._name} ping"
+                await self._api.ping(self._channel, question, self._author, word, name=name)
             except SurfaceError as error:
                 log.warning("who has asked cannot be told that the answer is there: %s", error)
         return shown

@@ -18,13 +18,13 @@ class Work:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @contextmanager
-    def under_way(self) -> Iterator[None]:
-        """To be entered by the task that does it."""
+    def under_way(self) -> Iterator[asyncio.Task[Any]]:
+        """To be entered by the task that does it, which it gives."""
         task = asyncio.current_task()
         assert task is not None, "discord.py runs each event in a task"
         self._tasks.add(task)
         try:
-            yield
+            yield task
         finally:
             self._tasks.discard(task)
 

@@ -7,14 +7,13 @@ it does now, and what was deleted is not there.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from channels.budget import Window
 from channels.channel import Around, Said
 from channels.slack.api import Answer, SlackApi
 from channels.slack.hearing import NAME, is_written, name_of
 from channels.slack.names import Names
 from channels.slack.said import PERMALINK, passed_on, said
 from channels.slack.text import to_words
-from channels.slack.tiers import TIER_3
+from channels.slack.tiers import PROOFS, TIER_3
 from core.background import Background
 from core.inbound import BOT, Inbound
 
@@ -24,9 +23,6 @@ MOST_PAGES = 5
 
 #: For how many messages of a thread names are asked for: more of them find no place.
 NAMED = 200
-
-#: Slack: "hundreds of calls a minute".
-_PROOFS = Window(calls=100, seconds=60.5)
 
 
 class Surroundings:
@@ -112,7 +108,7 @@ class Surroundings:
         if known or not any_said:
             return known
         team = str(inbound.address["team"])
-        proofs = self._api.budget(("auth.test", team), _PROOFS)
+        proofs = self._api.budget(("auth.test", team), PROOFS)
         answer = await self._api.at(team).call("auth.test", {}, proofs, reads=True)
         return str((answer or {}).get("user_id", ""))
 

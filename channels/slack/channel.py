@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from channels.slack.around import Surroundings
 from channels.slack.blocks import pressed
 from channels.slack.commands import COMMANDS, PICK, SlashCommands, asking
 from channels.slack.downloads import Downloads
-from channels.slack.hearing import NAME, Change, changed, hear, session_id, team_of
+from channels.slack.hearing import NAME, Change, changed, hear, lacks_files, session_id, team_of
 from channels.slack.history import History
 from channels.slack.http import Requests
 from channels.slack.login import SlackSettings, client, verify
@@ -54,6 +55,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT = 30.0
+
+#: Seconds that a mention waits for the other event of its message, which has the files.
+FILES_SECONDS = 1.0
 
 #: Seconds that a stop waits for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
@@ -128,7 +132,8 @@ class SlackChannel:
         if self._workspaces is not None:
             await self._workspaces.verify()
         try:
-            await asyncio.wait_for(self._line.open(), CONNECT_TIMEOUT)
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                await self._line.open()
         except TimeoutError as error:
             await self._line.close()
             raise SettingsError(
@@ -249,6 +254,8 @@ class SlackChannel:
         match event.get("type"):
             case "app_mention" | "message":
                 if call := self._hear(body):
+                    if lacks_files(event):
+                        await asyncio.sleep(FILES_SECONDS)
                     # what is not kept now is kept as soon as it can be: Slack, which delivers it again as well, may do
                     # so later, and does so three times at the most
                     await self._gaps.hear(call)
@@ -277,14 +284,16 @@ class SlackChannel:
 
     async def _stop(self, body: Mapping[str, Any]) -> None:
         """Stop what somebody wants to be stopped by Slack's own button, if it was he who asked. What was streamed there
-        has been ended by Slack, and is edited from then on.
+        has been ended by Slack, and is edited from then on. Told of it late, or twice, the bot ends nothing that was
+        said since.
         """
         event, team = body["event"], team_of(body)
         channel, user, root = str(event["channel"]), str(event["user"]), str(event.get("thread_ts") or "")
         visitor = Visitor(team, channel, user, root, "", str(body.get("event_id")))
         session = session_id(team, channel, root, self._settings.direct)
         locale = await words.told(self._people.locale(team, user))
-        asker = asking(visitor, session, root, locale)
+        pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
+        asker = replace(asking(visitor, session, root, locale), until=pressed_at)
         said = await self._intake.commands.attempt("stop", "", asker)
         if not said.is_seen:
             self._intake.run(self._private.whisper(visitor, said.text), name="stop")

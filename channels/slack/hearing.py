@@ -97,6 +97,13 @@ def _is_spoken(event: Mapping[str, Any], *, is_bot: bool) -> bool:
     return bool(has_place) and event.get("subtype") in (_SPOKEN | {"bot_message"} if is_bot else _SPOKEN)
 
 
+def lacks_files(event: Mapping[str, Any]) -> bool:
+    """Whether a message came with files of which this event of it does not tell. Slack: `upload` is told of messages
+    with files; what is published of `app_mention` has it, and no files.
+    """
+    return event.get("type") == "app_mention" and "upload" in event and not event.get("files")
+
+
 def is_written(message: Mapping[str, Any]) -> bool:
     """Whether somebody says something in a message as Slack keeps it, and not Slack itself."""
     return message.get("subtype") in _SPOKEN | {"bot_message", "me_message"}

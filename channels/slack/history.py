@@ -8,13 +8,13 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
-from channels.budget import Budget, Window
+from channels.budget import Budget
 from channels.calls import RefusedError
 from channels.channel import Priority
 from channels.intake import Call
 from channels.slack.api import Answer, SlackApi
 from channels.slack.hearing import root_of
-from channels.slack.tiers import TIER_3
+from channels.slack.tiers import PROOFS, TIER_3
 from core.places import Place
 
 log = logging.getLogger(__name__)
@@ -25,9 +25,6 @@ THREADS = 86_400.0
 #: How many messages one call asks for, and the most calls for one channel or thread.
 PAGE = 200
 MOST_PAGES = 5
-
-#: Slack: "hundreds of calls a minute".
-_PROOFS = Window(calls=100, seconds=60.5)
 
 #: Slack: the refusals that speak of the app, and not of a place.
 _OF_THE_APP = {"account_inactive", "invalid_auth", "not_authed", "token_expired", "token_revoked"}
@@ -66,7 +63,7 @@ class History:
 
     async def _user(self, team: str) -> str:
         """The user that the app is in a workspace."""
-        return str((await self._read("auth.test", team, {}, self._api.budget(("auth.test", team), _PROOFS)))["user_id"])
+        return str((await self._read("auth.test", team, {}, self._api.budget(("auth.test", team), PROOFS)))["user_id"])
 
     async def _said(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
         """What was said in a channel, and in those of its threads that have news.

@@ -79,7 +79,12 @@ class Requests:
 
         What is brought again (`x-slack-retry-num`) is kept once, by where and when it was said.
         """
-        if not self._is_signed(await request.read(), request):
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                body = await request.read()
+        except TimeoutError:
+            return web.Response(status=408)
+        if not self._is_signed(body, request):
             log.warning("a request was not signed by Slack, or long ago: is SLACK_SIGNING_SECRET right?")
             return web.Response(status=401)
         if not self._is_open:

@@ -15,7 +15,7 @@ from core.errors import SettingsError
 #: Seconds that one call of the Web API may take.
 CALL_TIMEOUT = 15
 
-#: What the bot may not do without; `the manifest asks for the same.
+#: What the bot may not do without; the manifest asks for the same.
 SCOPES = frozenset(
     {
         "app_mentions:read",

@@ -17,16 +17,17 @@ NAME = "Parley"
 ABOUT_APP = "An agent that answers in threads and direct messages."
 
 
-def manifest(*, prompts: Sequence[str], address: str = "") -> dict[str, Any]:
+def manifest(*, prompts: Sequence[str], address: str = "", back: str = "") -> dict[str, Any]:
     """What the app is made from.
 
     Args:
         prompts: what is suggested to say to the bot.
         address: where the bot's HTTP server is reached (`https://...`), if Slack is to call it instead of being
             listened to by a socket.
+        back: the same, if the app is to be installed in several workspaces: who has done so comes back there.
     """
     url = f"{address}{PATH}" if address else ""
-    redirect = {"redirect_urls": [f"{address}{REDIRECT_PATH}"]} if address else {}
+    redirect = {"redirect_urls": [f"{back}{REDIRECT_PATH}"]} if back else {}
     suggested = [{"title": prompt, "message": prompt} for prompt in prompts]
     return {
         "display_information": {"name": NAME, "description": ABOUT_APP},

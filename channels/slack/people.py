@@ -6,15 +6,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from channels.budget import Window
 from channels.slack.api import SlackApi
+from channels.slack.tiers import TIER_4
 from core.errors import SurfaceError
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
-
-#: Slack's Tier 4: 100 calls a minute for an app in a workspace.
-TIER_4 = Window(calls=100, seconds=60)
 
 #: Seconds for which what is known of a person is taken to be the same.
 FRESH = 3600.0

@@ -2,14 +2,13 @@
 
 from functools import partial
 
-from channels.budget import Window
 from channels.receipts import Address, Receipts
 from channels.slack.api import SlackApi
+from channels.slack.tiers import TIER_2, TIER_3
 
 EMOJI = "eyes"
 
-#: Slack: Tier 3 to add a reaction, Tier 2 to remove one; in calls a minute for an app in a workspace.
-_WINDOWS = {"reactions.add": Window(calls=50, seconds=60), "reactions.remove": Window(calls=20, seconds=60)}
+_TIERS = {"reactions.add": TIER_3, "reactions.remove": TIER_2}
 
 
 def receipts(api: SlackApi) -> Receipts:
@@ -18,4 +17,4 @@ def receipts(api: SlackApi) -> Receipts:
 
 async def _react(api: SlackApi, method: str, address: Address) -> None:
     reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": EMOJI}
-    await api.at(address["team"]).call(method, reaction, api.budget((method, address["team"]), _WINDOWS[method]))
+    await api.at(address["team"]).call(method, reaction, api.budget((method, address["team"]), _TIERS[method]))

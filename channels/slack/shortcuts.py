@@ -4,6 +4,7 @@ Slack: docs.slack.dev/interactivity/implementing-shortcuts and docs.slack.dev/su
 """
 
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
@@ -20,7 +21,10 @@ from channels.slack.private import Private, Visitor, team_of_deed
 from channels.slack.surface import SlackSurface
 from channels.slack.text import inert, plain, titled
 from channels.words import Words
+from core.errors import SurfaceError
 from core.inbound import Attachment, Inbound, storable
+
+log = logging.getLogger(__name__)
 
 ASK, RESET = "ask", "reset"
 
@@ -74,11 +78,18 @@ class Shortcuts:
         root = visitor.thread_ts or str(body["message_ts"])
         locale = await words.told(self._people.locale(visitor.team, visitor.user))
         if body.get("callback_id") == ASK:
-            await self._private.show(visitor, _modal(words.of(locale), _kept(visitor, root, message)))
+            await self._ask(visitor, words.of(locale), _kept(visitor, root, message))
         elif body.get("callback_id") == RESET:
             session = session_id(visitor.team, visitor.channel, root, self._direct)
             said = await self._commands.run("reset", "", asking(visitor, session, root, locale))
             await self._private.answer(visitor, said.text)
+
+    async def _ask(self, visitor: Visitor, say: Words, kept: str) -> None:
+        try:
+            await self._private.show(visitor, _modal(say, kept))
+        except SurfaceError as error:
+            log.warning("a modal cannot be opened: %s", error)
+            await self._private.answer(visitor, say.sorry(error.public))
 
     async def submitted(self, body: Mapping[str, Any]) -> None:
         """Have a question answered that was filled in. It is shown in the thread, for all to see what is answered.

@@ -128,7 +128,8 @@ class Socket:
         if client is None:
             return
         with suppress(Exception):
-            await asyncio.wait_for(client.close(), CLOSE_TIMEOUT)
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await client.close()
         tasks = [self._connecting, client.message_processor, client.current_session_monitor, client.message_receiver]
         for task in (left := [task for task in tasks if task is not None]):
             task.cancel()

@@ -9,3 +9,6 @@ from channels.budget import Window
 TIER_2 = Window(calls=20, seconds=60.5)
 TIER_3 = Window(calls=50, seconds=60.5)
 TIER_4 = Window(calls=100, seconds=60.5)
+
+#: Slack: of `auth.test`, "hundreds of calls a minute".
+PROOFS = Window(calls=100, seconds=60.5)

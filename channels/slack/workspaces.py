@@ -13,7 +13,7 @@ from core.vault import Vault
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which a workspace is taken to be as it was: another process may hear that the app was uninstalled.
+#: Seconds for which the app is taken to be installed where it was: another process may hear that it is not any more.
 FRESH = 10.0
 
 
@@ -101,7 +101,7 @@ class Workspaces:
 
     async def _token(self, team: str) -> str | None:
         known = self._known.get(team)
-        if known is None or time.monotonic() - known.known_at > FRESH:
+        if known is None or known.token is None or time.monotonic() - known.known_at > FRESH:
             kept = await self._vault.get(_name(team))
             token = None if kept is None else str(kept["token"])
             if token is not None:

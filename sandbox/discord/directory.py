@@ -36,9 +36,9 @@ class Directory:
             "total": SESSIONS_A_DAY,
             "remaining": max(0, SESSIONS_A_DAY - len(self._at.sessions)),
             "reset_after": 86_400_000,
-            "max_concurrency": 1,
+            "max_concurrency": self._at.at_once,
         }
-        return Reply({"url": self._at.url, "shards": 1, "session_start_limit": limit})
+        return Reply({"url": self._at.url, "shards": self._at.shards, "session_start_limit": limit})
 
     def _guilds(self, request: Request) -> Reply:
         """Those that the bot is in, a page of them: the one that there is, unless it was on an earlier page."""

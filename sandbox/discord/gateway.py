@@ -25,7 +25,7 @@ from sandbox.discord.permissions import FLAGS, GUILD_MEMBERS, GUILD_PRESENCES, G
 # What the client sends is in `Gateway._hear`; this is what it is sent.
 DISPATCH, RECONNECT, INVALID_SESSION, HELLO, ACK = 0, 7, 9, 10, 11
 UNKNOWN_OPCODE, DECODE_ERROR, NOT_AUTHENTICATED, BAD_TOKEN, ALREADY_AUTHENTICATED = 4001, 4002, 4003, 4004, 4005
-BAD_SEQUENCE, TOO_FAST, INVALID_INTENTS, DISALLOWED_INTENTS = 4007, 4008, 4013, 4014
+BAD_SEQUENCE, TOO_FAST, INVALID_SHARD, INVALID_INTENTS, DISALLOWED_INTENTS = 4007, 4008, 4010, 4013, 4014
 
 #: In seconds.
 HEARTBEAT_INTERVAL = 41.25
@@ -63,6 +63,7 @@ class Session:
         lost_at: since when it has no socket, on the monotonic clock, in seconds; None while it has one.
         close_code: with which the client has closed its last socket; None if it has not.
         status: what the client shows of itself: `online`, `invisible`, ...
+        begun_at: when it was, on the monotonic clock, in seconds.
     """
 
     id: str
@@ -75,6 +76,7 @@ class Session:
     lost_at: float | None = None
     close_code: int | None = None
     status: str = "online"
+    begun_at: float = field(default_factory=monotonic)
 
     @property
     def expired(self) -> bool:
@@ -103,7 +105,9 @@ class Connection:
 
 
 class Gateway:
-    """`url` is its address, once it is known; `sessions` has all that were ever begun."""
+    """`url` is its address, once it is known; `sessions` has all that were ever begun; `shards` is how many it
+    recommends, `at_once` how many of them may begin a session at once.
+    """
 
     def __init__(
         self, journal: Journal, faults: Faults, payloads: Payloads, *, token: str, privileged: set[str], speed: float
@@ -119,6 +123,7 @@ class Gateway:
         self._tasks: set[asyncio.Task[None]] = set()
         self.sessions: list[Session] = []
         self.url = ""
+        self.shards = self.at_once = 1
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -275,6 +280,8 @@ class Gateway:
         if intents & bits(PRIVILEGED, PRIVILEGED) & ~bits(self._privileged, PRIVILEGED):
             raise Hangup(DISALLOWED_INTENTS)
         number, of = about.get("shard") or (0, 1)
+        if not 0 <= number < of:
+            raise Hangup(INVALID_SHARD)
         session = Session(secrets.token_hex(16), intents, (number, of), about.get("properties", {}))
         session.status = (about.get("presence") or {}).get("status") or "online"
         self.sessions.append(session)
@@ -340,9 +347,13 @@ class Gateway:
                 connection.request.transport.abort()
             self._forget(connection)
 
-    def freeze(self) -> None:
-        """Let the line of every connection go dead: open, but nothing comes any more, acknowledgements neither."""
+    def freeze(self, session: Session | None = None) -> None:
+        """Let the line of every connection, or of one session, go dead: open, but nothing comes any more,
+        acknowledgements neither.
+        """
         for connection in self._connections:
+            if session not in (None, connection.session):
+                continue
             connection.ours = connection.frozen = True
             if connection.session is not None:
                 connection.session.lost_at = monotonic()

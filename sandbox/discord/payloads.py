@@ -197,7 +197,7 @@ class Payloads:
             "name": GUILD_NAME,
             "owner_id": (guild.owner or guild.bot).id,
             "region": "deprecated",
-            "features": [],
+            "features": ["COMMUNITY"] if guild.locale != "en-US" else [],  # Discord: others cannot choose a language
             "emojis": [],
             "stickers": [],
             "roles": [self._everyone(), self._bot_role()],

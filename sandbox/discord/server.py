@@ -16,7 +16,7 @@ from sandbox.discord.door import PREFIX, Door
 from sandbox.discord.events import Events
 from sandbox.discord.faults import Faults
 from sandbox.discord.files import Files
-from sandbox.discord.gateway import Gateway
+from sandbox.discord.gateway import Gateway, Session
 from sandbox.discord.guild import Change, Channel, Guild, Message, User
 from sandbox.discord.interactions import Interactions
 from sandbox.discord.journal import Journal, Subscription
@@ -200,9 +200,15 @@ class DiscordSandbox(People):
         """Cut every connection without a word; the sessions can be resumed."""
         self._gateway.drop()
 
-    async def freeze_sockets(self) -> None:
-        """Let every connection go dead: it stays open, and nothing comes, not even heartbeats' acknowledgements."""
-        self._gateway.freeze()
+    async def freeze_sockets(self, session: Session | None = None) -> None:
+        """Let every connection, or that of one session, go dead: it stays open, and nothing comes, not even heartbeats'
+        acknowledgements.
+        """
+        self._gateway.freeze(session)
+
+    def recommend_shards(self, number: int, *, at_once: int = 1) -> None:
+        """Let Discord recommend so many shards, and take the beginnings of so many sessions at once."""
+        self._gateway.shards, self._gateway.at_once = number, at_once
 
     async def refresh_sockets(self) -> None:
         """Ask every client to connect anew (op 7), and close its socket some seconds later."""

@@ -9,6 +9,7 @@ from sandbox.discord import Channel as DiscordPlace
 from sandbox.discord import DiscordSandbox
 from sandbox.discord import Message as DiscordMessage
 from sandbox.discord import Version as DiscordVersion
+from sandbox.slack import File as SlackFile
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
 from sandbox.slack import Version as SlackVersion
@@ -16,6 +17,9 @@ from sandbox.slack import Version as SlackVersion
 T = TypeVar("T")
 
 _numbers = itertools.count(1)
+
+#: What is in the files that come with messages.
+CONTENT = b"This is in the file."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,10 @@ class Talk(Protocol):
     """One conversation with the bot: a session of its own."""
 
     async def say(self, text: str, *, user: str = "ada", files: Sequence[str] = (), called: bool = True) -> Any:
-        """Say something; in a channel with the bot's name before it, if it is to be `called`."""
+        """Say something; in a channel with the bot's name before it, if it is to be `called`. Files hold `CONTENT`."""
+
+    async def edit(self, said: Any, text: str) -> None:
+        """Have something that Ada has said to the bot say something else."""
 
     async def reset(self) -> str:
         """Give the slash command; what the person is told."""
@@ -42,8 +49,11 @@ class Talk(Protocol):
     def replies(self) -> list[Shown]:
         """What the bot says here, oldest first."""
 
-    async def press(self, label: str) -> None:
-        """Press the button that says so, on the newest reply that has it."""
+    def labels(self) -> list[str]:
+        """What can be pressed under the newest reply."""
+
+    async def press(self, label: str) -> bool:
+        """Press the button that says so, on the newest reply that has it; whether the bot has acknowledged it."""
 
     def receipts(self) -> int:
         """How many reactions stand on what was said."""
@@ -93,9 +103,13 @@ class SlackTalk:
     ) -> SlackMessage:
         text = f"{self._prefix if called else ''}{text}"
         root = self._root.ts if self._root else None
-        said = await self._slack.say(user, self._channel, text, thread_ts=root, files=files)
+        sent = [SlackFile(f"F{next(_numbers)}", name, CONTENT) for name in files]
+        said = await self._slack.say(user, self._channel, text, thread_ts=root, files=sent)
         self._root = self._root or said
         return said
+
+    async def edit(self, said: SlackMessage, text: str) -> None:
+        await self._slack.edit("ada", said, f"{self._prefix}{text}")
 
     async def reset(self) -> str:
         """Slack tells of no thread with a command: of several, the person chooses."""
@@ -109,14 +123,20 @@ class SlackTalk:
         return told.text
 
     def replies(self) -> list[Shown]:
-        return [_shown(message) for message in self._thread() if message.user == self._slack.bot_user_id]
+        return [_shown(message) for message in self._own()]
 
-    async def press(self, label: str) -> None:
-        message = next(message for message in reversed(self._thread()) if label in message.buttons)
-        assert await self._slack.press("ada", message, message.buttons[label])
+    def labels(self) -> list[str]:
+        return list(self._own()[-1].buttons)
+
+    async def press(self, label: str) -> bool:
+        message = next(message for message in reversed(self._own()) if label in message.buttons)
+        return await self._slack.press("ada", message, message.buttons[label])
 
     def receipts(self) -> int:
         return sum(len(message.reactions) for message in self._thread())
+
+    def _own(self) -> list[SlackMessage]:
+        return [message for message in self._thread() if message.user == self._slack.bot_user_id]
 
     def _thread(self) -> list[SlackMessage]:
         return self._slack.messages(self._channel, thread_ts=self._root.ts) if self._root else []
@@ -175,9 +195,12 @@ class DiscordTalk:
     async def say(
         self, text: str, *, user: str = "ada", files: Sequence[str] = (), called: bool = True
     ) -> DiscordMessage:
-        mention = f"<@{self._discord.bot_id}> " if called and not self._place.is_dm else ""
-        contents = dict.fromkeys(files, b"content")
+        mention = self._mention if called else ""
+        contents = dict.fromkeys(files, CONTENT)
         return await self._discord.say(user, self._place, f"{mention}{text}", files=contents)
+
+    async def edit(self, said: DiscordMessage, text: str) -> None:
+        await self._discord.edit("ada", said, f"{self._mention}{text}")
 
     async def reset(self) -> str:
         seen = await self._discord.command("ada", self._place, "/reset")
@@ -186,18 +209,29 @@ class DiscordTalk:
         return seen[0].text
 
     def replies(self) -> list[Shown]:
-        return [
-            _shown(message)
-            for message in self._discord.messages(self._place)
-            if message.author.id == self._discord.bot_id and message.ephemeral_to is None
-        ]
+        return [_shown(message) for message in self._own()]
 
-    async def press(self, label: str) -> None:
-        message = next(m for m in reversed(self._discord.messages(self._place)) if label in m.buttons)
-        await self._discord.press("ada", message, message.buttons[label])
+    def labels(self) -> list[str]:
+        return list(self._own()[-1].buttons)
+
+    async def press(self, label: str) -> bool:
+        message = next(message for message in reversed(self._own()) if label in message.buttons)
+        seen = await self._discord.press("ada", message, message.buttons[label])
+        return all(told.author.id == self._discord.bot_id for told in seen)
 
     def receipts(self) -> int:
         return sum(len(message.reactions) for message in self._discord.messages(self._place))
+
+    @property
+    def _mention(self) -> str:
+        return "" if self._place.is_dm else f"<@{self._discord.bot_id}> "
+
+    def _own(self) -> list[DiscordMessage]:
+        return [
+            message
+            for message in self._discord.messages(self._place)
+            if message.author.id == self._discord.bot_id and message.ephemeral_to is None
+        ]
 
 
 class Discord:

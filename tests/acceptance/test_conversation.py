@@ -58,6 +58,29 @@ async def test_a_thread_in_which_the_bot_speaks_is_followed_without_a_mention(bo
     await bot.reply(platform, thread, lambda text: text == "I know: red")
 
 
+async def test_in_a_thread_it_answers_what_is_for_it_and_keeps_quiet_when_it_is_told_to(
+    bot: Bot, platform: Platform
+) -> None:
+    bot.answer = lambda asked: f"{asked.text.rpartition(': ')[2]}!"
+    thread = await platform.thread()
+    await bot.ask(platform, thread, "one", "one!")
+    await thread.say("two", called=False)
+    await bot.reply(platform, thread, lambda text: text == "two!")
+    await thread.say("lunch?", user="grace", called=False)
+    await thread.say("yes, at noon", called=False)  # to Grace
+    await bot.ask(platform, thread, "three", "three!", user="grace")
+    await thread.say("four", user="grace", called=False)
+    await bot.reply(platform, thread, lambda text: text == "four!")
+    await bot.ask(platform, thread, "mute", words.MUTED)
+    await thread.say("all by myself", called=False)
+    await bot.ask(platform, thread, "five", "five!")
+    await bot.ask(platform, thread, "listen", words.LISTENING)
+    await thread.say("six", called=False)
+    await bot.reply(platform, thread, lambda text: text == "six!")
+    said = [reply.text for reply in thread.replies()]
+    assert said == ["one!", "two!", "three!", "four!", words.MUTED, "five!", words.LISTENING, "six!"]
+
+
 async def test_what_is_not_said_to_the_bot_starts_nothing(bot: Bot, platform: Platform) -> None:
     bot.answer = lambda _asked: "Yes?"
     before = platform.said_by_the_bot

@@ -1,6 +1,11 @@
+from pathlib import Path
+
 import pytest
 
 from bot.check import Verdict, check
+from core.store.database import Database
+from core.store.migrate import migrate
+from core.vault import Vault
 
 
 async def test_a_fault_of_the_databases_url_names_its_setting_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -10,3 +15,27 @@ async def test_a_fault_of_the_databases_url_names_its_setting_once(monkeypatch: 
     assert [line.count("DATABASE_URL:") for line in named] == [1, 1]
     assert "channel_binding" in named[0]
     assert not any("hidden" in line for line in lines)
+
+
+async def test_a_key_that_opens_nothing_of_what_is_kept_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    variables = {
+        "SLACK_MODE": "http",
+        "SLACK_SIGNING_SECRET": "s",
+        "SLACK_CLIENT_ID": "1.2",
+        "SLACK_CLIENT_SECRET": "s",
+    }
+    for name, value in {**variables, "MODEL": "local/none", "SECRET_KEY": "k" * 32}.items():
+        monkeypatch.setenv(name, value)
+    url = f"sqlite:///{tmp_path / 'parley.db'}"
+    monkeypatch.setenv("DATABASE_URL", url)
+    database = Database(url.replace("sqlite:", "sqlite+aiosqlite:"))
+    try:
+        await migrate(database)
+        for key, faults in (("k" * 32, 0), ("another" * 6, 1)):
+            await Vault(database, key).put("one", {})
+            found = [f.line for f in await check() if f.verdict is Verdict.FAIL and f.line.startswith("SECRET_KEY:")]
+            assert len(found) == faults
+    finally:
+        await database.aclose()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.manifest import Platform, manifest
+from bot.manifest import YOUR_ADDRESS, Platform, manifest
 from bot.settings import Settings
 from channels.discord.invite import link as invitation
 from core.errors import SettingsError
@@ -28,6 +28,30 @@ def test_slacks_is_one_that_slack_takes_and_has_the_prompts_of_the_settings(
     assert [prompt["message"] for prompt in printed["features"]["agent_view"]["suggested_prompts"]] == ["One?", "Two?"]
     nothing = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, SUGGESTED_PROMPTS="|")))
     assert "suggested_prompts" not in nothing["features"]["agent_view"]
+
+
+def test_slacks_has_an_address_to_come_back_to_if_there_are_several_workspaces_however_slack_tells(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    back, told = [f"{YOUR_ADDRESS}/slack/oauth_redirect"], f"{YOUR_ADDRESS}/slack/events"
+    one = {"SLACK_MODE": "http", "SLACK_BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": "s"}
+    printed = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, **one)))
+    check_manifest(printed)
+    assert "redirect_urls" not in printed["oauth_config"]
+    assert printed["settings"]["interactivity"]["request_url"] == told
+    monkeypatch.delenv("SLACK_BOT_TOKEN")
+    several = {
+        "SLACK_CLIENT_ID": "1.2",
+        "SLACK_CLIENT_SECRET": "s",
+        "SECRET_KEY": "k" * 32,
+        "SLACK_APP_TOKEN": "xapp-1",
+    }
+    for mode in ("socket", "http"):
+        found = settings(monkeypatch, tmp_path, **several, SLACK_MODE=mode)
+        printed = json.loads(manifest(Platform.SLACK, found))
+        check_manifest(printed)
+        assert printed["oauth_config"]["redirect_urls"] == back
+        assert printed["settings"]["socket_mode_enabled"] is (mode == "socket")
 
 
 def test_discords_is_a_link_for_the_app_of_the_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

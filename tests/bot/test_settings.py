@@ -52,6 +52,8 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
                 "DISCORD_PING_AFTER: Input should be greater than or equal to 0",
             ],
         ),
+        ({"DISCORD_SHARDS": "many"}, ["DISCORD_SHARDS: it must be auto, or a number from 1"]),
+        ({"DISCORD_SHARDS": "0"}, ["DISCORD_SHARDS: it must be auto, or a number from 1"]),
         ({"DATABASE_URL": "postgresql://u:hidden@h:port/db"}, ["DATABASE_URL: it is not a URL"]),
         ({"DATABASE_CONNECTIONS": "2"}, ["DATABASE_CONNECTIONS: Input should be greater than or equal to 3"]),
         ({"DATABASE_URL": "mysql://x"}, ["DATABASE_URL: it must be a postgresql:// or sqlite:/// URL"]),
@@ -114,6 +116,7 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
         "DISCORD_GUILDS": " 1, 2 ,",
         "DISCORD_FREE_CHANNELS": "3 ,4",
         "DISCORD_AUTO_THREAD": "1",
+        "DISCORD_SHARDS": " 2 ",
         "MODEL": " openai/m ",
         "MODELS": " openai/n, anthropic/o ,",
     }
@@ -126,7 +129,7 @@ def test_settings_may_come_with_spaces_and_line_ends(monkeypatch: pytest.MonkeyP
     assert settings.slack.streaming == "native"
     assert (settings.discord.bot_token, settings.discord.guilds) == ("a.b.c", frozenset({1, 2}))
     assert (settings.discord.free_channels, settings.discord.auto_thread) == (frozenset({3, 4}), True)
-    assert settings.discord.api_url == "https://discord.example/api/v10"
+    assert (settings.discord.api_url, settings.discord.shards) == ("https://discord.example/api/v10", 2)
     assert (settings.model, settings.models) == ("openai/m", ("openai/n", "anthropic/o"))
 
 

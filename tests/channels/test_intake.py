@@ -252,6 +252,13 @@ async def test_a_model_is_told_chosen_or_said_not_to_be_there(place: Place) -> N
     assert all(f"`{model}`" in place.said[3] for model in MODELS)
 
 
+async def test_a_model_can_be_chosen_before_the_first_question(place: Place) -> None:
+    await place.hear(f"model {MODELS[1]}")
+    await place.hear("hello")
+    assert place.said == [ENGLISH(words.MODEL_CHOSEN, model=MODELS[1])]
+    assert (await place.begun()).model == MODELS[1]
+
+
 async def test_a_command_that_comes_by_another_way_says_so_if_the_database_is_away(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +276,20 @@ async def test_an_answer_that_cannot_be_shown_is_told_in_the_log(
     place.error = SurfaceError("forbidden")
     await place.hear("reset")
     assert "answer to reset: it cannot be shown: SurfaceError: forbidden" in caplog.text
+
+
+async def test_an_errand_that_fails_in_an_unknown_way_says_nothing_of_what_it_was_about(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = "somebody's words"
+
+    async def errand() -> None:
+        raise KeyError(said)
+
+    place.intake.run(errand(), name="press")
+    await place.intake.settle(5)
+    assert "press has failed: KeyError" in caplog.text
+    assert said not in caplog.text
 
 
 async def test_what_cannot_be_kept_is_told_to_the_adapter(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,12 @@ import sqlalchemy as sa
 from channels import words
 from channels.answer import Answerer
 from channels.buttons import EXTRAS
+from core.errors import ProviderRequestError
 from core.store.schema import feedback
+from core.turns import WITHDRAWN
 from core.worker import Worker
 from sandbox.models import Fail, Pause, Say
+from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 
 FINISHED = [words.REGENERATE, words.GOOD, words.BAD]
@@ -260,6 +263,16 @@ async def test_a_deletion_that_comes_while_another_worker_ends_the_answer_is_see
         assert buttons(talk) == [[]]
 
 
+async def test_a_deletion_is_not_forgotten_by_whoever_shows_the_answer(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, "It is 42.") as talk:
+        await talk.say("one")
+        await talk.bot.settled(1)
+        await talk.bot.restarted(state="answered", cancel=WITHDRAWN, finished_at=None)
+        await says(talk, f"It is 42.\n\n{words.WITHDRAWN}")
+        (row,) = await talk.bot.settled(1)
+        assert (row.state, buttons(talk)) == ("cancelled", [[]])
+
+
 async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_one(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +310,26 @@ async def test_what_people_have_taken_away_is_not_shown_again(sandbox: Any, tmp_
         await talk.bot.channel._intake.edited(row.event_key, "edited")
         await talk.bot.channel._intake.settle(2)
         assert made(talk) == before
+
+
+# Languages
+
+
+async def test_who_speaks_another_language_has_the_bots_own_words_in_it(sandbox: Any, tmp_path: Path) -> None:
+    korean = words.of("ko")
+    if isinstance(sandbox, SlackSandbox):
+        sandbox.add_user("minsu", "Minsu", locale="ko-KR")
+    else:
+        sandbox.add_user("minsu")
+        sandbox.locale = "ko"  # Discord tells of a message only that of the server
+    async with talking(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)]) as talk:
+        await talk.say("one", user="minsu")
+        await has_buttons(talk, [korean(words.RETRY)])
+        assert texts(talk)[0].startswith(korean.sorry(ProviderRequestError.public))
+        await talk.say("two", user="minsu")
+        await has_buttons(talk, [korean(words.RETRY)], [korean(words.STOP)])
+        await talk.say("status", user="minsu")
+        await shows(talk, lambda found: any(korean(words.STATUS_RUNS) in text for text in found))
 
 
 # Commands

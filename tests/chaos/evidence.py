@@ -49,7 +49,9 @@ def uses(folder: Path) -> list[tuple[str, str]]:
 
 
 async def accepted(database: Database) -> list[tuple[str, str, str]]:
-    query = sa.select(inbox.c.session, inbox.c.inbound, inbox.c.turn).order_by(inbox.c.id)
+    """What was said to the bot, each message once for each time that it was kept."""
+    said = inbox.c.inbound.is_not(None), inbox.c.parent.is_(None)  # and not overheard, nor asked for once more
+    query = sa.select(inbox.c.session, inbox.c.inbound, inbox.c.turn).where(*said).order_by(inbox.c.id)
     async with database.read() as connection:
         rows = (await connection.execute(query)).all()
     return [(row.session, Inbound.from_json(row.inbound).text, row.turn or "") for row in rows]

@@ -1,20 +1,29 @@
 """What happens while a process dies: what people say, what the model answers, and what it has the tools do.
 
-On each platform somebody asks for something that takes three tools, and while that is under way for something else. The
-model has the first tool used, then the other two side by side, and tells of it in more than one message.
+On each platform somebody asks, with a file, for something that takes three tools. While that is under way, somebody
+else says something beside it, and the first one asks for something else, and edits that. The model has the first tool
+used, then the other two side by side, and tells of it in more than one message. When all is answered, the second answer
+is asked for once more, by the button under it.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from channels import words
 from channels.discord import surface as discord
 from channels.slack import surface as slack
 from sandbox.models import Asked, Call, Fail, Pause, Say, Turn
-from tests.acceptance.platforms import Platform, Talk
+from tests.acceptance.platforms import CONTENT, Platform, Talk
 from tests.core.models import rules
 
 FIRST, SECOND = "pay, then ring and mail", "what else"
+
+#: What SECOND is edited to say.
+EDITED = f"{SECOND} is there"
+
+#: How often the button under the second answer is pressed, if nothing comes of it.
+PRESSES = 3
 
 TOOLS = ("pay", "ring", "mail")
 
@@ -61,6 +70,8 @@ class Model:
             return Fail(400, "no such history is taken")
         if FIRST not in asked.text:
             return SHORT
+        if CONTENT.decode() not in asked.text:
+            self.breaches.append(f"the model is not told what is in the file: {asked.text}")
         roles = [role for role, _ in asked.messages]
         newest = len(roles) - roles[::-1].index("user")
         match roles[newest:].count("tool"):
@@ -77,19 +88,44 @@ class Model:
         return [Say(text[:cut], pieces=4, pace=0.02), Pause(self.heard[platform]), Say(told, pieces=4, pace=0.02)]
 
 
-async def converse(platform: Platform, talk: Talk, heard: asyncio.Event) -> None:
+async def converse(platform: Platform, talk: Talk, heard: asyncio.Event, is_answered: Callable[[], bool]) -> None:
     """Say both messages: the second when the bot shows that it has heard the first one, or when that takes too long.
+    Edit that one, and when both are answered, have it answered once more.
 
     Args:
         heard: set when the first answer may be ended.
+        is_answered: whether both messages have had their ends.
     """
     try:
         await platform.wait_for(lambda: platform.is_connected, timeout=PATIENCE)
-        await talk.say(f"{FIRST} on {platform.name}")
+        await talk.say(f"{FIRST} on {platform.name}", files=["notes.txt"])
         with suppress(TimeoutError):
             await platform.wait_for(lambda: platform.is_connected and talk.replies(), timeout=HEARD_TIMEOUT)
-        await talk.say(SECOND)
+        await talk.say("lunch?", user="grace", called=False)
+        second = await talk.say(SECOND)
         with suppress(TimeoutError):
             await platform.wait_for(lambda: talk.receipts() or not platform.is_connected, timeout=HEARD_TIMEOUT)
+        await talk.edit(second, EDITED)
     finally:
         heard.set()
+    with suppress(TimeoutError):
+        await platform.wait_for(is_answered, timeout=PATIENCE)
+        if talk.replies()[-1].text == SHORT:  # and not with the first one, whose tools would be used again
+            await _ask_once_more(platform, talk)
+
+
+def _again(talk: Talk) -> list[str]:
+    """The button to have the newest answer once more."""
+    return [label for label in talk.labels() if label in (words.REGENERATE, words.REVISE)]
+
+
+async def _ask_once_more(platform: Platform, talk: Talk) -> None:
+    """Press until the answer changes. No platform tells a second time of a press."""
+    seen = len(talk.replies()[-1].versions)
+    for _ in range(PRESSES):
+        await platform.wait_for(lambda: platform.is_connected and _again(talk), timeout=PATIENCE)
+        if len(talk.replies()[-1].versions) > seen:
+            return
+        await talk.press(_again(talk)[0])
+        with suppress(TimeoutError):
+            await platform.wait_for(lambda: len(talk.replies()[-1].versions) > seen, timeout=HEARD_TIMEOUT)

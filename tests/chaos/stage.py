@@ -31,7 +31,7 @@ from tests.zygote import Life, Zygote
 MOULD = "tests.chaos.mould"
 
 #: Seconds that all answers may take from when the last process was started.
-SETTLE_TIMEOUT = 20.0
+SETTLE_TIMEOUT = 60.0
 
 #: Seconds that a process may take to stop.
 STOP_TIMEOUT = 20.0
@@ -126,7 +126,9 @@ class _Scene:
     async def play(self, crashes: Sequence[Crash]) -> Outcome:
         reached = not crashes
         people = [
-            asyncio.create_task(converse(platform, talk, self._model.heard[platform.name]))
+            asyncio.create_task(
+                converse(platform, talk, self._model.heard[platform.name], partial(_is_answered, platform, talk))
+            )
             for platform, talk in self._talks.items()
         ]
         try:

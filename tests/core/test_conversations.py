@@ -94,7 +94,8 @@ async def test_of_one_person_it_is_stopped_what_he_has_asked_for(
     await inbox.accept(theirs)
     assert await conversations.stop("place:1", author="linus") == Halt()
     assert await conversations.stop("place:1", author="grace") == Halt(None, (theirs,))
-    assert await conversations.stop("place:1", author="ada") == Halt(turn.id)
+    assert await conversations.stop("place:1", author="ada", until=turn.inbound.sent_at - 1) == Halt()
+    assert await conversations.stop("place:1", author="ada", until=turn.inbound.sent_at) == Halt(turn.id)
 
 
 async def test_what_was_to_be_answered_once_more_and_was_stopped_may_be_asked_for_again(

@@ -13,10 +13,9 @@ from discord.gateway import DiscordWebSocket
 
 from channels import words
 from channels.context import END
-from channels.discord import gateway
+from channels.discord import gateway, shards
 from channels.discord.api import DiscordApi
 from channels.discord.channel import DiscordChannel
-from channels.discord.gateway import Connection
 from channels.discord.invite import permissions
 from channels.discord.login import DiscordSettings, log_in, make_client
 from channels.gaps import Bounds
@@ -86,10 +85,7 @@ def nothing_stays_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
     monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
     monkeypatch.setattr(gateway, "PAUSES", (0.02, 0.05))
-
-    async def at_once(self: Connection, shard_id: int | None, *, initial: bool = False) -> None: ...
-
-    monkeypatch.setattr(Connection, "before_identify_hook", at_once)
+    monkeypatch.setattr(shards, "IDENTIFY_SECONDS", 0.0)
 
 
 def settings_of(server: DiscordSandbox, **more: Any) -> DiscordSettings:

@@ -8,7 +8,8 @@ import pytest
 
 from channels import words
 from core.errors import StoreError
-from core.inbox import Inbox
+from core.inbound import Inbound
+from core.inbox import Accepted, Inbox
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, echo, nothing_was_heard, running, until
@@ -71,6 +72,32 @@ async def test_a_question_that_is_deleted_while_it_waits_is_not_answered(
         await bot.says(first, "one!")
         assert await bot.turn_rows()
         assert len(await bot.settled(1)) == 1
+
+
+async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_it_is_answered(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_in, accept = asyncio.Event(), Inbox.accept
+
+    async def slowly(self: Inbox, inbound: Inbound) -> Accepted:
+        await take_in.wait()
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(Inbox, "accept", slowly)
+    async with running(server, tmp_path, echo) as bot:
+        first, second = [await bot.ask("ada", place, "one") for place in ("general", "random")]
+        await server.edit("ada", first, f"{bot.mention} two")
+        await server.delete("ada", second)
+        await server.wait_for(lambda: {"MESSAGE_UPDATE", "MESSAGE_DELETE"} <= {event.name for event in server.events})
+        last = await server.say("ada", server.open_dm("ada"), "last")
+        await until(lambda: len(bot.channel._work._tasks) == 5)
+        take_in.set()
+        await bot.says(last, "heard: last")
+        await server.wait_for(lambda: any("two" in a.text or words.REVISE in a.buttons for a in bot.answers(first)))
+        async with asyncio.timeout(10):
+            while "withdrawn" not in [row.outcome for row in await bot.inbox_rows()]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert "heard: Ada Lovelace: one" not in bot.texts(second)
 
 
 async def test_an_answer_to_what_is_deleted_meanwhile_ends_with_a_word(server: DiscordSandbox, tmp_path: Path) -> None:

@@ -164,5 +164,5 @@ async def test_a_start_does_not_depend_on_the_commands(
         case _:
             server.faults.delay(route, 0.5)
     async with running(server, tmp_path, echo) as bot:
-        assert len(bot.calls("GET /gateway/bot")) == 1  # at the first attempt
+        assert len(bot.calls("GET /gateway/bot")) == 2  # how many shards, and at the first attempt
         await bot.says(await bot.ask("ada", "general", "hello"), "heard: Ada Lovelace: hello")

@@ -28,7 +28,7 @@ async def test_a_first_connection_that_fails_is_made_anew_until_it_stands(
     async with running(server, tmp_path, echo) as bot:
         await answers(bot)
         assert len(server.sessions) == 1
-        assert len(bot.calls(GATEWAY)) == 3  # each time with a new client
+        assert len(bot.calls(GATEWAY)) == 4  # how many shards, and then each time with a new client
         assert caplog.text.count("no connection to Discord's gateway") == 2
 
 
@@ -95,7 +95,7 @@ async def test_a_session_that_is_begun_anew_changes_nothing(server: DiscordSandb
             await server.invalidate_sessions()
             await server.wait_for(lambda count=count: len(server.sessions) == count and server.connected)  # type: ignore[misc]
         await answers(bot, "two")
-        assert len(bot.calls(GATEWAY)) == 1
+        assert len(bot.calls(GATEWAY)) == 2  # none after those of the start
         assert len(bot.own(server.open_dm("ada"))) == 2
 
 

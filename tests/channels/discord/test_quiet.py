@@ -61,16 +61,20 @@ async def test_in_a_thread_of_its_own_who_asked_is_told_by_name(server: DiscordS
         assert ping.pings == {server.people["ada"].id}
 
 
-async def test_who_asked_by_a_command_is_told_by_name(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_each_who_asked_by_a_command_is_told_by_name(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    async with running(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], ping_after=0.2) as bot:
-        (shown,) = await server.command("ada", "general", "ask", question="why?")
-        await bot.says(shown, "half,")
+    script = [Say("half, "), Pause(go_on), Say("and half.")]
+    async with running(server, tmp_path, lambda _: script, ping_after=0.2, sessions="user") as bot:
+        for asker in ("ada", "grace"):
+            (shown,) = await server.command(asker, "general", "ask", question="why?")
+            await bot.says(shown, "half,")
         await asyncio.sleep(0.2)
         go_on.set()
-        await server.wait_for(lambda: [m.text for m in bot.own("general") if m.pings])
-        ping = bot.own("general")[-1]
-        assert (ping.text, ping.pings) == (f"@Ada Lovelace {words.READY}", frozenset({server.people["ada"].id}))
+        pings = await server.wait_for(lambda: len(found := [m for m in bot.own("general") if m.pings]) == 2 and found)
+        assert {(ping.text, ping.pings) for ping in pings} == {
+            (f"@{name} {words.READY}", frozenset({server.people[asker].id}))
+            for asker, name in (("ada", "Ada Lovelace"), ("grace", "Grace Hopper"))
+        }
 
 
 async def test_a_word_that_cannot_be_said_is_left(

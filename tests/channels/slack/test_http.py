@@ -14,7 +14,7 @@ from bot.server import serving
 from channels.slack import http, proof
 from core.errors import SettingsError, StoreError
 from core.inbox import Inbox
-from sandbox.slack import SlackSandbox
+from sandbox.slack import File, SlackSandbox
 from sandbox.slack.request_url import written
 from tests.channels.slack.conftest import Bot, running
 
@@ -66,6 +66,44 @@ async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, 
             assert await post(bot, body, {**slack.requests.signed(body), **more}, kind) == 200
         assert len(await bot.turn_rows()) == 1
         assert len(bot.texts(question)) == 2
+
+
+@HTTP
+async def test_who_sends_no_end_of_a_request_is_not_waited_for(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        monkeypatch.setattr(http, "ANSWER_SECONDS", 0.1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(bot.address.rpartition(":")[2]))
+        writer.write(f"POST {http.PATH} HTTP/1.1\r\nHost: bot\r\nContent-Length: 100\r\n\r\n{{".encode())
+        async with asyncio.timeout(5):
+            assert b" 408 " in await reader.readline()
+        writer.close()
+
+
+@HTTP
+async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_has_them(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        await bot.ask("ada", "general", "one", files=[File("F1", "plan.txt", b"on Monday")])
+        await bot.settled(1)
+        told = {e.payload["event"]["type"]: e.payload for e in slack.envelopes[:2]}
+        slack.subscriptions.clear()
+        question = await bot.ask("ada", "general", "two")
+        bodies = []
+        for kind in ("app_mention", "message"):
+            event = {**told[kind]["event"], "ts": question.ts, "text": f"{bot.mention} two"}
+            bodies.append(written("events_api", {**told[kind], "event": event})[0])
+        mentioned = asyncio.create_task(post(bot, bodies[0], slack.requests.signed(bodies[0])))
+        await asyncio.wait([mentioned], timeout=0.3)  # it is held up
+        assert await post(bot, bodies[1], slack.requests.signed(bodies[1])) == 200
+        assert await mentioned == 200
+        await bot.settled(2)
+        assert [[file["name"] for file in row.inbound["attachments"]] for row in await bot.inbox_rows()] == [
+            ["plan.txt"],
+            ["plan.txt"],
+        ]
 
 
 async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(

@@ -6,6 +6,7 @@ from typing import Any
 from channels import words
 from channels.context import END
 from channels.slack.shortcuts import ASK, KEPT, RESET
+from core.errors import SurfaceError
 from sandbox.slack import File, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, running
 
@@ -70,6 +71,16 @@ async def test_where_the_bot_may_not_write_who_asks_is_told_how_it_may(slack: Sl
         await slack.wait_for(lambda: slack.messages("general")[-1].text == words.NOT_A_MEMBER)
         assert slack.messages("general")[-1].ephemeral_to == slack.people["ada"].id
         assert await bot.inbox_rows() == []
+
+
+async def test_who_uses_a_shortcut_too_late_for_slack_is_told(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo):
+        report = await slack.say("grace", "general", "the report")
+        slack.faults.fail("views.open", error="expired_trigger_id")
+        assert await slack.shortcut("ada", report, ASK)
+        await slack.wait_for(lambda: slack.messages("general")[-1].ephemeral_to == slack.people["ada"].id)
+        assert slack.messages("general")[-1].text == words.ENGLISH.sorry(SurfaceError.public)
+        assert slack.modals("ada") == []
 
 
 async def test_start_over_here_forgets_the_thread_of_the_message(slack: SlackSandbox, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.slack.events import STOPPED
 from core.conversations import Conversations
 from core.errors import StoreError
 from sandbox.models import Pause, Say
@@ -51,6 +52,24 @@ async def test_who_has_not_asked_stops_nothing_and_the_answer_goes_on_by_edits(
         assert whispered.ephemeral_to == slack.people["grace"].id
 
 
+async def test_told_of_twice_it_stops_nothing_that_was_said_since(slack: SlackSandbox, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)], [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
+        question = await slack.say("ada", slack.open_dm("ada"), "a story")
+        await bot.shows(question, lambda texts: texts[-1] == "Once")
+        await slack.stop("ada", question)
+        await bot.shows(question, lambda texts: words.STOPPED[1:-1] in texts[-1])
+        (stopped,) = [e for e in slack.envelopes if e.payload["event"]["type"] == STOPPED]
+        later = await slack.say("ada", question.channel, "which colour?", thread_ts=question.ts)
+        await bot.shows(later, lambda texts: texts[-1].startswith("It is"))
+        await slack.redeliver(stopped)
+        await slack.wait_for(lambda: words.NOTHING_RUNS in bot.texts(question))
+        go_on.set()
+        await bot.shows(later, lambda texts: any("It is blue." in text for text in texts))
+        rows = await bot.settled(2)
+        assert [row.state for row in rows] == ["cancelled", "done"]
+
+
 async def test_what_slack_takes_to_be_at_work_and_is_not_comes_to_rest(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, "Blue.") as bot:
         question = await slack.say("ada", slack.open_dm("ada"), "which colour?")
@@ -69,12 +88,12 @@ async def test_a_stop_that_the_database_does_not_take_comes_again(
 ) -> None:
     stop, refused = Conversations.stop, 0
 
-    async def failing(self: Conversations, session_id: str, *, author: str | None) -> Any:
+    async def failing(self: Conversations, session_id: str, **of: Any) -> Any:
         nonlocal refused
         refused += 1
         if refused == 1:
             raise StoreError("out of reach")
-        return await stop(self, session_id, author=author)
+        return await stop(self, session_id, **of)
 
     monkeypatch.setattr(Conversations, "stop", failing)
     async with SlackSandbox(speed=20) as slack, running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:

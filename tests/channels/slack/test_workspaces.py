@@ -189,6 +189,16 @@ async def test_a_revoked_token_is_forgotten_by_all_processes_and_a_late_word_of_
         await answered(bot, slack, "still there")
 
 
+async def test_what_was_installed_by_another_process_is_seen_at_once(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with serving_all(slack, tmp_path) as bot:
+        first = bot.channel._workspaces
+        assert first is not None
+        second = workspaces.Workspaces(first._vault)
+        assert not await second.has(slack.team_id)
+        await first.add(slack.team_id, {}, slack.bot_token)
+        assert await second.has(slack.team_id)
+
+
 async def test_a_workspace_that_refuses_a_look_back_holds_up_no_other(
     slack: SlackSandbox, other: SlackSandbox, tmp_path: Path
 ) -> None:
