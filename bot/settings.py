@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt, SecretStr, ValidationError, field_valid
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
-from bot.values import SLACK_APPS, begins, ids, read, revealed, with_driver
+from bot.values import SLACK_APPS, begins, ids, line, read, revealed, with_driver
 from channels.attachments import Allowance
 from channels.buttons import Extra
 from channels.context import TOKENS
@@ -388,7 +388,7 @@ def load() -> Settings:
 
             settings = Beside()
     except ValidationError as error:
-        raise SettingsError(*(_line(fault) for fault in error.errors(include_input=False))) from None
+        raise SettingsError(*(line(fault) for fault in error.errors(include_input=False))) from None
     except UnicodeDecodeError:
         raise SettingsError(".env: it is not UTF-8 text: save it as UTF-8") from None
     except OSError as error:
@@ -396,10 +396,3 @@ def load() -> Settings:
     for secret in settings.secrets():
         remember(secret)
     return settings
-
-
-def _line(fault: object) -> str:
-    assert isinstance(fault, dict)
-    variable = str(fault["loc"][0]).upper() if fault["loc"] else ""
-    said = str(fault["msg"]).removeprefix("Value error, ")
-    return f"{variable}: {said}" if variable else said

@@ -1,4 +1,4 @@
-"""What the values of settings are read as."""
+"""What the values of settings are read as, and what is said of those that are wrong."""
 
 from pathlib import Path
 
@@ -55,3 +55,11 @@ def with_driver(value: str) -> str:
             query = {"ssl" if name == "sslmode" else name: word for name, word in url.query.items()}
             value = url.set(query=query).render_as_string(hide_password=False)
     return value
+
+
+def line(fault: object) -> str:
+    """Of one that pydantic has found, with the variable's name."""
+    assert isinstance(fault, dict)
+    variable = str(fault["loc"][0]).upper() if fault["loc"] else ""
+    said = str(fault["msg"]).removeprefix("Value error, ")
+    return f"{variable}: {said}" if variable else said
