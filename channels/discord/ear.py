@@ -26,11 +26,15 @@ from channels.intake import Call, Intake
 from core.conversations import Conversations
 from core.errors import StoreError, SurfaceError
 from core.secrets import traced
+from core.store.retrying import retried
 
 log = logging.getLogger(__name__)
 
 #: Seconds that beginning a thread may take; then the answer stands beside the question.
 THREAD_TIMEOUT = 10.0
+
+#: Seconds to wait before a change that the database did not take is noted again: Discord does not tell it again.
+NOTE_PAUSES = (0.2, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 #: Characters in the name of a thread, so that it can be read in the list of them.
 MOST_NAME = 80
@@ -124,8 +128,8 @@ class Ear:
             if hearing := [self._hearing[message] for message in about if message in self._hearing]:
                 await asyncio.wait(hearing)
             try:
-                await note()
-            except StoreError as error:  # Discord does not say it again
+                await retried(note, what="a change of what was said", pauses=NOTE_PAUSES)
+            except StoreError as error:
                 log.error("a change of what was said is not noted: %s", traced(error))
 
     def call_in(self, message: discord.Message) -> Call | None:

@@ -136,12 +136,34 @@ async def test_edits_that_are_none_and_of_nothing_known_change_nothing(server: D
         assert words.REVISE not in answer.buttons
 
 
+async def test_a_change_that_the_database_does_not_take_at_first_is_noted(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revise, tries = Inbox.revise, list[str]()
+
+    async def failing_once(self: Inbox, event_key: str, text: str) -> Any:
+        tries.append(text)
+        if len(tries) == 1:
+            raise StoreError("out of reach")
+        return await revise(self, event_key, text)
+
+    async with running(server, tmp_path, echo) as bot:
+        question = await bot.ask("ada", "general", "one")
+        (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
+        await bot.settled(1)
+        monkeypatch.setattr(Inbox, "revise", failing_once)
+        await server.edit("ada", question, f"{bot.mention} two")
+        await server.wait_for(lambda: words.REVISE in answer.buttons)
+        assert tries == ["two", "two"]
+
+
 async def test_a_change_that_the_database_does_not_take_is_told_in_the_log(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def failing(self: Inbox, event_key: str) -> None:
         raise StoreError("out of reach")
 
+    monkeypatch.setattr("channels.discord.ear.NOTE_PAUSES", (0.01,))
     async with running(server, tmp_path, echo) as bot:
         question = await bot.ask("ada", "general", "one")
         await bot.says(question, "heard: Ada Lovelace: one")

@@ -70,7 +70,8 @@ async def test_each_who_asked_by_a_command_is_told_by_name(server: DiscordSandbo
             await bot.says(shown, "half,")
         await asyncio.sleep(0.2)
         go_on.set()
-        pings = await server.wait_for(lambda: len(found := [m for m in bot.own("general") if m.pings]) == 2 and found)
+        await server.wait_for(lambda: len([m for m in bot.own("general") if m.pings]) == 2)
+        pings = [m for m in bot.own("general") if m.pings]
         assert {(ping.text, ping.pings) for ping in pings} == {
             (f"@{name} {words.READY}", frozenset({server.people[asker].id}))
             for asker, name in (("ada", "Ada Lovelace"), ("grace", "Grace Hopper"))

@@ -9,6 +9,7 @@ import pytest
 
 from channels.discord import channel as channel_module
 from channels.discord import gateway, shards
+from channels.discord.gateway import Connection
 from channels.discord.shards import Turnstile
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
@@ -89,13 +90,25 @@ async def test_no_shard_begins_a_session_that_would_leave_none_for_another(
         assert "begin no session" in caplog.text
 
 
-async def test_what_was_stopped_while_it_was_connected_anew_stays_away(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_what_is_to_be_connected_anew_while_it_is_stopped_stays_away(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang_up, is_hanging_up, go_on = gateway._hang_up, asyncio.Event(), asyncio.Event()
+
+    async def slowly(client: Connection) -> None:
+        is_hanging_up.set()
+        await go_on.wait()
+        await hang_up(client)
+
+    monkeypatch.setattr(gateway, "_hang_up", slowly)
     async with running(server, tmp_path, echo) as bot:
+        stopping = asyncio.create_task(bot.channel._shards.stop())
+        await is_hanging_up.wait()
         again = asyncio.create_task(bot.channel.reconnect())
         await asyncio.sleep(0)
-        await bot.channel.stop()
-        await asyncio.wait_for(again, 5)
-        assert not server.connected
+        go_on.set()
+        await asyncio.wait_for(asyncio.gather(again, stopping), 5)
+        assert not any(task.get_name() == "discord gateway" for task in asyncio.all_tasks())
         assert len(server.sessions) == 1
 
 
