@@ -3,13 +3,12 @@
 import os
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, PositiveInt, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
-from bot.values import SLACK_APPS, begins, ids, line, read, revealed, with_driver
+from bot.values import SLACK_APPS, address, begins, ids, line, read, revealed, with_driver
 from channels.attachments import Allowance
 from channels.buttons import Extra
 from channels.context import TOKENS
@@ -190,14 +189,7 @@ class Settings(BaseSettings):
     @field_validator("slack_api_url", "discord_api_url", "google_base_url", "openai_base_url", "anthropic_base_url")
     @classmethod
     def _is_address(cls, value: str | None) -> str | None:
-        try:
-            address = urlsplit(value or "http://unset")
-            is_sound = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-        except ValueError:
-            is_sound = False
-        if not is_sound:
-            raise ValueError("it must be an http:// or https:// URL")
-        return value
+        return address(value)
 
     @field_validator("slack_api_url")
     @classmethod

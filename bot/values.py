@@ -1,12 +1,24 @@
 """What the values of settings are read as, and what is said of those that are wrong."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 SLACK_APPS = "https://api.slack.com/apps"
+
+
+def address(value: str | None) -> str | None:
+    try:
+        parts = urlsplit(value or "http://unset")
+        is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_sound = False
+    if not is_sound:
+        raise ValueError("it must be an http:// or https:// URL")
+    return value
 
 
 def begins(value: SecretStr | None, prefix: str, where: str) -> SecretStr | None:
