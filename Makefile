@@ -6,7 +6,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions bench-turns soak chaos words check warm clean
+.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -50,6 +50,10 @@ chaos: .venv/ready
 # Brings the catalogue of the bot's own words in step with the code, and names what is not translated.
 words: .venv/ready
 	@.venv/bin/python -m tests.channels.catalogue
+
+# The pictures of the pages, and the exchanges of docs/howto/use-it-every-day.md, from real runs.
+docs-pictures: .venv/ready $(WARM)
+	@.venv/bin/python docs/pictures/make.py
 
 check: .venv/ready
 	@.venv/bin/python -m bot check

@@ -45,6 +45,7 @@ from core.states import STEPS, Ended
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tools import is_idempotent, load_tools
+from docs.pictures import exchanges
 from sandbox.discord import DiscordSandbox
 from tests.channels.catalogue import sentences
 
@@ -307,6 +308,15 @@ async def test_the_tools_of_the_page_are_tools(tmp_path: Path, monkeypatch: pyte
     found = await on_call.run_async(args={"day": "2026-11-23"}, tool_context=context)
     assert found == {"day": "2026-11-23", "name": "Ada"}
     assert await rate.run_async(args={"stars": 4}, tool_context=context) == {"rated": 4}
+
+
+def test_the_page_for_those_who_use_the_bot_has_each_exchange_and_no_other() -> None:
+    page = exchanges.PAGE.read_text()
+    written = {found["name"]: found["said"] for found in exchanges.PLACE.finditer(page)}
+    assert list(written) == list(dict.fromkeys(written))
+    assert written.keys() == {scene.name for scene in exchanges.SCENES}
+    assert all(written.values())
+    assert page.count("```text") == len(written)
 
 
 def test_the_example_of_the_sandbox_prints_what_the_page_says() -> None:

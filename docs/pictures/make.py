@@ -1,16 +1,14 @@
-"""Makes the pictures of a reply, as it grows in Slack and as it stands in Discord: `python docs/pictures/make.py`.
+"""Makes the pictures of a reply, as it grows in Slack and as it stands in Discord, and the exchanges of the page for
+those who use the bot: `make docs-pictures`.
 
 The sandbox, its terminal and the bot are the real ones; only what the model says is scripted, so that it can be held
 where a picture is to be taken.
 """
 
 import asyncio
-import os
 import re
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -19,6 +17,8 @@ sys.path.insert(0, str(ROOT))
 
 from textual.pilot import Pilot  # noqa: E402 - the path comes first
 
+from docs.pictures import exchanges  # noqa: E402
+from docs.pictures.stage import bot  # noqa: E402
 from sandbox.discord import DiscordSandbox  # noqa: E402
 from sandbox.models import Pause, Say, ScriptedOpenAI, Turn  # noqa: E402
 from sandbox.slack import SlackSandbox  # noqa: E402
@@ -57,14 +57,13 @@ async def main() -> None:
     ):
 
         def in_slack() -> list[str]:
-            return [message.text for message in slack.messages("general") if message.user == slack.bot_user_id]
+            said = [message for message in slack.messages("general") if message.user == slack.bot_user_id]
+            return ["".join([*(task.title for task in message.tasks), message.text]) for message in said]
 
         def in_discord() -> list[str]:
             said = discord.messages("general")
             return [message.content.text for message in said if message.author.id == discord.bot_id]
 
-        await slack.wait_connected(60)
-        await discord.wait_connected(60)
         terminal = Terminal(SlackPlatform(slack), DiscordPlatform(discord), notices=[])
         async with terminal.run_test(size=SIZE) as pilot:
             await enter(pilot, "/channel general")
@@ -86,35 +85,7 @@ async def main() -> None:
     for number, svg in enumerate(pictures, 1):
         (HERE / f"reply-{number}.svg").write_text(svg)
     (HERE / "reply.svg").write_text(moving(pictures))
-
-
-@asynccontextmanager
-async def bot(slack: SlackSandbox, discord: DiscordSandbox, model: ScriptedOpenAI) -> AsyncIterator[None]:
-    """The bot as a process of its own, in a folder of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "bot",
-            "run",
-            cwd=folder,
-            env={
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(ROOT),
-                "SLACK_API_URL": slack.api_url,
-                "SLACK_BOT_TOKEN": slack.bot_token,
-                "SLACK_APP_TOKEN": slack.app_token,
-                "DISCORD_API_URL": discord.api_url,
-                "DISCORD_BOT_TOKEN": discord.bot_token,
-                "MODEL": "openai/scripted",
-                "OPENAI_BASE_URL": model.base_url,
-            },
-        )
-        try:
-            yield
-        finally:
-            process.terminate()
-            await process.wait()
+    await exchanges.main()
 
 
 async def enter(pilot: Pilot[None], line: str) -> None:

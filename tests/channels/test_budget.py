@@ -25,8 +25,9 @@ class FastLoop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # asyncio's own list
-        if not self._ready and scheduled:  # type: ignore[attr-defined]
-            self.now = max(self.now, min(timer.when() for timer in scheduled))
+        awaited = [timer.when() for timer in scheduled if not timer.cancelled()]
+        if not self._ready and awaited:  # type: ignore[attr-defined]
+            self.now = max(self.now, min(awaited))
         super()._run_once()  # type: ignore[misc]
 
 
