@@ -2,9 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import Field, PositiveInt, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     discord_free_channels: Annotated[tuple[int, ...], NoDecode] = ()
     discord_silent: bool = False
     discord_ping_after: float = Field(default=0, ge=0)
-    discord_shards: Literal["auto"] | PositiveInt = "auto"
+    discord_shards: str = Field(default="auto", pattern="^(auto|[1-9][0-9]*)$")
 
     model: str = DEFAULT_MODEL
     models: Annotated[tuple[str, ...], NoDecode] = ()
@@ -177,14 +177,6 @@ class Settings(BaseSettings):
     @classmethod
     def _are_channels(cls, value: object) -> object:
         return ids(value, "ids of channels, with commas in between (right-click a channel, Copy Channel ID)")
-
-    @field_validator("discord_shards", mode="before")
-    @classmethod
-    def _is_a_number_of_shards(cls, value: object) -> object:
-        number = str(value).strip()
-        if number != "auto" and not (number.isdecimal() and int(number)):
-            raise ValueError("it must be auto, or a number from 1")
-        return number
 
     @field_validator("slack_api_url", "discord_api_url", "google_base_url", "openai_base_url", "anthropic_base_url")
     @classmethod
@@ -328,7 +320,7 @@ class Settings(BaseSettings):
             free_channels=frozenset(self.discord_free_channels),
             silent=self.discord_silent,
             ping_after=self.discord_ping_after,
-            shards=0 if self.discord_shards == "auto" else self.discord_shards,
+            shards=0 if self.discord_shards == "auto" else int(self.discord_shards),
         )
 
     @property
