@@ -90,7 +90,8 @@ class Health:
     async def _reconnect(self, channel: Channel) -> None:
         log.warning("%s: connecting anew", channel.name)
         try:
-            await asyncio.wait_for(channel.reconnect(), self._patience)
+            async with asyncio.timeout(self._patience):
+                await channel.reconnect()
         except Exception as error:
             log.error("%s: cannot be connected anew: %s", channel.name, traced(error))
 
