@@ -109,7 +109,7 @@ async def test_an_app_is_told_what_its_manifest_asks_for(connected: SlackSandbox
     connected.install(
         {
             "oauth_config": {"scopes": {"bot": ["app_mentions:read", "channels:history"]}},
-            "settings": {"event_subscriptions": {"bot_events": events_}},
+            "settings": {"socket_mode_enabled": True, "event_subscriptions": {"bot_events": events_}},
             "features": {"slash_commands": commands},
         }
     )
@@ -124,7 +124,10 @@ async def test_an_app_is_told_what_its_manifest_asks_for(connected: SlackSandbox
 async def test_a_manifest_that_slack_would_refuse_is_refused(slack: SlackSandbox) -> None:
     manifest = {
         "oauth_config": {"scopes": {"bot": ["app_mentions:read"]}},
-        "settings": {"event_subscriptions": {"bot_events": ["message.im", "message.nowhere"]}},
+        "settings": {
+            "socket_mode_enabled": True,
+            "event_subscriptions": {"bot_events": ["message.im", "message.nowhere"]},
+        },
         "features": {"slash_commands": [{"command": "/status"}], "agent_view": {"agent_description": "x" * 301}},
     }
     with pytest.raises(ValueError, match="/status: the slash command has an invalid name") as refused:

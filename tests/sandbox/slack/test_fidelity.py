@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from functools import cache, reduce
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import aiohttp
 import pytest
@@ -228,6 +229,9 @@ async def walk_through_the_api(slack: SlackSandbox, client: AsyncWebClient) -> N
     await client.auth_test()
     await AsyncWebClient(slack.app_token, base_url=slack.api_url).auth_test()
     await client.apps_connections_open(app_token=slack.app_token)
+    keys = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
+    allowed = parse_qs(slack.authorize(f"https://slack.com/?client_id={keys['client_id']}&scope=chat:write"))
+    await AsyncWebClient(base_url=slack.api_url).oauth_v2_access(code=allowed["code"][0], **keys)
     await client.team_info()
     await client.users_list(limit=1)
     for user in (ada.id, slack.bot_user_id):
