@@ -85,6 +85,6 @@ async def test_nothing_is_lost_doubled_or_cut_while_all_goes_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "PAUSES", (1.0, 1.5))  # who is quicker may be overtaken where processes wait for a core
-    outcome = await run.soak(Load(messages=56, sessions=20, at_once=20, every=12), tmp_path)
+    outcome = await run.soak(Load(messages=80, sessions=20, at_once=6, every=12), tmp_path)
     assert faults(outcome) == []
     assert outcome.made.total() >= 2
