@@ -20,14 +20,13 @@ from channels.tools import Tools
 from channels.words import Words
 from core import turns
 from core.approvals import Approval, Approvals
-from core.changes import UNDER_WAY
 from core.conversations import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
 from core.events import StreamEvent
 from core.inbound import Inbound, storable
 from core.runtime import AgentRuntime
 from core.secrets import traced
-from core.states import Ended
+from core.states import UNDER_WAY, Ended
 from core.turns import Turn, Turns
 
 log = logging.getLogger(__name__)

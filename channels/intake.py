@@ -98,7 +98,7 @@ class Intake:
             self._receipts.give(inbound.address)
 
     async def _is_for_the_bot(self, inbound: Inbound) -> bool:
-        return await self._desk.conversations.answers(inbound, called=False, follow=self._desk.follow)
+        return await self._desk.conversations.answers(inbound, follow=self._desk.follow)
 
     async def _do(self, name: Name, argument: str, call: Call) -> None:
         """Do what a message asks for, once however often it is heard, and say there what came of it."""

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
 from core.sessions.service import hold_session
+from core.states import ENDED
 from core.store.schema import approvals, inbox, turns
 from core.turns import STOP
 from core.waiting import Again, answered_by, is_waiting, readable
@@ -88,7 +89,7 @@ async def _is_followed(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
 async def _has_ended(connection: AsyncConnection, event_key: str) -> bool | None:
     """Whether what was kept under this key has come to its end; None if nothing was."""
     query = (
-        sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(("done", "failed", "cancelled")))
+        sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(ENDED))
         .join_from(inbox, turns, turns.c.id == inbox.c.turn, isouter=True)
         .where(inbox.c.event_key == event_key)
     )

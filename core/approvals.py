@@ -23,12 +23,13 @@ from core.secrets import traced
 from core.sessions import scopes
 from core.sessions.record import jsonable
 from core.sessions.service import hold_session
+from core.states import before
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.upsert import insert_new
 from core.turns import Turn, Turns
-from core.waiting import answered_by, readable
+from core.waiting import answered_by, readable, row_of
 from core.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -150,7 +151,7 @@ class Approvals:
         async def work() -> None:
             async with self._database.write() as connection:
                 generation = await hold_session(connection, turn.session_id)
-                here = fence.is_own & turns.c.state.in_(("running", "answered"))
+                here = fence.is_own & turns.c.state.in_(before("answered"))
                 kept = sa.update(turns).where(here).values(text=text, usage=dict(usage), state="answered")
                 if not (await connection.execute(kept)).rowcount:
                     raise fence.lost
@@ -317,19 +318,9 @@ class Approvals:
         address = (await connection.execute(where)).scalar_one() or approval.inbound.address
         said = replace(approval.inbound, event_key=key, address=address, text="", attachments=(), sent_at=now)
         generation = sa.select(sessions.c.generation).where(sessions.c.id == approval.session_id).scalar_subquery()
-        row = {
-            "event_key": key,
-            "session": approval.session_id,
-            "generation": (await connection.execute(sa.select(generation))).scalar_one(),
-            "place": said.place,
-            "author": said.author,
-            "inbound": said.to_json(),
-            "sent_at": now,
-            "accepted_at": now,
-            "kind": "approval",
-            "parent": approval.turn_id,
-        }
-        await insert_new(connection, inbox, row)
+        row = row_of(said, (await connection.execute(sa.select(generation))).scalar_one())
+        more = {"inbound": said.to_json(), "kind": "approval", "parent": approval.turn_id}
+        await insert_new(connection, inbox, row | more)
         await self._turns.announce(connection)
 
 

@@ -9,13 +9,10 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.service import hold_session
-from core.states import State
+from core.states import UNDER_WAY, State
 from core.store.schema import approvals, inbox, turns
 from core.turns import WITHDRAWN, Turns
 from core.waiting import answered_by, readable
-
-#: Of a turn: it has not ended.
-UNDER_WAY: tuple[State, ...] = ("queued", "running", "answered")
 
 
 class Revised(Enum):

@@ -18,7 +18,7 @@ from core.store.schema import inbox, messages, sessions, turns
 from core.store.upsert import insert_new
 from core.transcript import transcript
 from core.turns import STOP, Turns
-from core.waiting import answered_by, is_under_way, is_waiting, readable
+from core.waiting import answered_by, is_under_way, is_waiting, readable, row_of
 from core.worker import Worker
 
 #: What of a conversation that the bot is in is for it though it is not called: nothing, what the one says who spoke
@@ -276,16 +276,16 @@ class Conversations:
         async with self._database.read() as connection:
             return await transcript(connection, session_id)
 
-    async def answers(self, inbound: Inbound, *, called: bool, follow: Follow) -> bool:
-        """Whether a message is for the bot: one that calls it is. One that does not may be in a session that is there
-        and not muted: `all` of those are, or for an `asker` what he says who spoke with the bot last, unless somebody
-        else spoke in between. For that it is kept, once, that somebody did, and nothing of what he said.
+    async def answers(self, inbound: Inbound, *, follow: Follow) -> bool:
+        """Whether a message that does not call the bot is for it. In a session that is there and not muted, `all` of
+        those are, or for an `asker` what he says who spoke with the bot last, unless somebody else spoke in between.
+        For that it is kept, once, that somebody did, and nothing of what he said.
 
         Raises:
             StoreError: the database cannot be used.
         """
-        if called or follow == "mention":
-            return called
+        if follow == "mention":
+            return False
         before = inbox.c.event_key != inbound.event_key, inbox.c.sent_at <= inbound.sent_at
         async with self._database.read() as connection:
             row = await _session(connection, inbound.session_id)
@@ -298,18 +298,8 @@ class Conversations:
             return False
         if newest.author == inbound.author:
             return True
-        overheard = {
-            "event_key": inbound.event_key,
-            "session": inbound.session_id,
-            "generation": row.generation,
-            "place": inbound.place,
-            "author": inbound.author,
-            "sent_at": inbound.sent_at,
-            "accepted_at": time.time(),
-            "outcome": "overheard",
-        }
         async with self._database.write() as connection:
-            await insert_new(connection, inbox, overheard)
+            await insert_new(connection, inbox, {**row_of(inbound, row.generation), "outcome": "overheard"})
         return False
 
     async def bots_in_a_row(self, session_id: str, most: int) -> int:

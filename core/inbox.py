@@ -23,7 +23,7 @@ from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
 from core.store.upsert import insert_of
 from core.turns import ANEW, RESET, STOP, WITHDRAWN, Kind, Turns
-from core.waiting import Again, is_under_way, is_waiting, readable
+from core.waiting import Again, is_under_way, is_waiting, readable, row_of
 from core.worker import Worker
 
 T = TypeVar("T")
@@ -186,16 +186,7 @@ class Inbox:
             StoreError: it could not be kept.
         """
         generation = sa.select(sessions.c.generation).where(sessions.c.id == inbound.session_id).scalar_subquery()
-        values = {
-            "event_key": inbound.event_key,
-            "session": inbound.session_id,
-            "generation": sa.func.coalesce(generation, 1),
-            "place": inbound.place,
-            "author": inbound.author,
-            "sent_at": inbound.sent_at,
-            "accepted_at": time.time(),
-            "outcome": "command",
-        }
+        values = {**row_of(inbound, sa.func.coalesce(generation, 1)), "outcome": "command"}
         async with self._database.write() as connection:
             noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
             return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
@@ -285,21 +276,9 @@ class Inbox:
         )
         waits = sa.select(_comes_behind(inbound.session_id, inbound.event_key))
         is_behind = (await connection.execute(waits)).scalar_one()
-        await connection.execute(
-            sa.insert(inbox).values(
-                event_key=inbound.event_key,
-                session=inbound.session_id,
-                generation=generation,
-                place=inbound.place,
-                author=inbound.author,
-                inbound=inbound.to_json(),
-                sent_at=inbound.sent_at,
-                accepted_at=time.time(),
-                kind=kind,
-                parent=parent,
-                outcome=outcome,
-            )
-        )
+        row = row_of(inbound, generation)
+        more = {"inbound": inbound.to_json(), "kind": kind, "parent": parent, "outcome": outcome}
+        await connection.execute(sa.insert(inbox).values(row | more))
         return Accepted.WAITS if is_behind else Accepted.NEXT
 
     async def _start_over(self, connection: AsyncConnection, session_id: str, until: float) -> list[Inbound]:

@@ -1,10 +1,14 @@
 """What becomes of a turn."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 State = Literal["queued", "running", "answered", "done", "failed", "cancelled"]
 Ended = Literal["done", "failed", "cancelled"]
+
+#: Of a turn: it has ended, or not.
+ENDED: tuple[State, ...] = get_args(Ended)
+UNDER_WAY: tuple[State, ...] = tuple(state for state in get_args(State) if state not in ENDED)
 
 #: From which state to which a turn may go, and when it does.
 STEPS: Mapping[tuple[State, State], str] = {

@@ -1,6 +1,7 @@
 """What waits for a turn: the messages of each session that none has taken."""
 
 import logging
+import time
 from collections.abc import Collection, Sequence
 from itertools import groupby, takewhile
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
 from core.sessions.reopening import reopen, rewind
+from core.states import UNDER_WAY
 from core.store.schema import approvals, inbox, sessions, turns
 
 log = logging.getLogger(__name__)
@@ -24,7 +26,7 @@ Again = Literal["retry", "regenerate", "revise"]
 
 def is_under_way(table: sa.FromClause) -> sa.ColumnElement[bool]:
     """Whether a turn has not ended: in the words of the index that holds such turns."""
-    return table.c.state.in_([sa.literal_column(f"'{state}'") for state in ("queued", "running", "answered")])
+    return table.c.state.in_([sa.literal_column(f"'{state}'") for state in UNDER_WAY])
 
 
 def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -75,6 +77,19 @@ async def _readable(connection: AsyncConnection, waiting: Sequence[sa.Row[Any]])
     if damaged:
         await connection.execute(sa.update(inbox).where(inbox.c.id.in_(damaged)).values(outcome="unreadable"))
     return [row for row in waiting if row.id not in damaged]
+
+
+def row_of(inbound: Inbound, generation: Any) -> dict[str, Any]:
+    """What the inbox keeps of whatever message, but for its words."""
+    return {
+        "event_key": inbound.event_key,
+        "session": inbound.session_id,
+        "generation": generation,
+        "place": inbound.place,
+        "author": inbound.author,
+        "sent_at": inbound.sent_at,
+        "accepted_at": time.time(),
+    }
 
 
 def readable(said: object) -> Inbound | None:

@@ -271,16 +271,6 @@ class DiscordApi:
         """The threads of a server that are active."""
         return await self._look("threads", guild.active_threads, ("threads", guild.id))
 
-    async def said(self, room: Any, *, after: int, before: int | None, limit: int) -> list[discord.Message]:
-        """The newest messages of a channel or thread between two ids, newest first."""
-        end = None if before is None else discord.Object(before)
-
-        async def send() -> list[discord.Message]:
-            history = room.history(limit=limit, after=discord.Object(after), before=end, oldest_first=False)
-            return [message async for message in history]
-
-        return await self._look("history", send, ("history", room.id))
-
     async def _look(self, name: str, send: Callable[[], Awaitable[T]], key: Hashable) -> T:
         """Make a call that nobody waits for."""
         answer = await self.call(name, send, self._caller.budget(key, MESSAGES), priority=Priority.LOOK)

@@ -13,9 +13,10 @@ import discord
 
 from channels.calls import RefusedError
 from channels.channel import Around, Said
-from channels.discord.api import MESSAGES, SPOKEN, DiscordApi
+from channels.discord.api import SPOKEN, DiscordApi
 from channels.discord.hearing import sent_at, snowflake, thread_of
 from channels.discord.names import Names
+from channels.discord.reading import message_of, messages_in
 from channels.discord.said import names_in, passed_on, says_nothing, shown
 from channels.discord.text import headline
 from core.background import Background
@@ -86,8 +87,9 @@ class Surroundings:
             return {}  # it was begun for the question
         after = snowflake(behind.since) if behind.since else 0
         before, said = int(messages[-1].address["message"]), list[discord.Message]()
+        room = self._api.direct(thread)
         for _ in range(MOST_PAGES):
-            page = await self._page(thread, after, before)
+            page = await messages_in(self._api, room, after=after, before=before, limit=PAGE)
             said += page
             if len(page) < PAGE:
                 break
@@ -99,24 +101,10 @@ class Surroundings:
             found |= {} if starter is None else {(thread, starter.id): starter}
         return {key: one for key, one in found.items() if sent_at(one.id) > behind.since}
 
-    async def _page(self, thread: int, after: int, before: int) -> list[discord.Message]:
-        room = self._api.direct(thread)
-
-        async def send() -> list[discord.Message]:
-            start, end = discord.Object(after), discord.Object(before)
-            return [message async for message in room.history(limit=PAGE, after=start, before=end, oldest_first=False)]
-
-        return await self._api.call("history", send, self._api.budget(("history", thread), MESSAGES)) or []
-
     async def _message(self, channel: int, message: int) -> discord.Message | None:
         """A message, if it stands and the bot may read it."""
-        room = self._api.direct(channel)
-
-        async def send() -> discord.Message:
-            return await room.fetch_message(message)
-
         try:
-            return await self._api.call("message", send, self._api.budget(("message", channel), MESSAGES))
+            return await message_of(self._api, channel, message)
         except RefusedError:
             return None
 

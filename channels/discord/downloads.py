@@ -7,7 +7,8 @@ import time
 from dataclasses import replace
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from channels.discord.api import MESSAGES, DiscordApi
+from channels.discord.api import DiscordApi
+from channels.discord.reading import message_of
 from channels.downloads import Check, Fetched, UnreadableFileError, download
 from core.errors import SurfaceError
 from core.inbound import Attachment
@@ -49,22 +50,13 @@ class Downloads:
     async def _asked(self, file: Attachment) -> Attachment:
         """The file with an address that is good again."""
         try:
-            files = await self._files(int(file.source["channel"]), int(file.source["message"]))
+            message = await message_of(self._api, int(file.source["channel"]), int(file.source["message"]))
         except SurfaceError as error:
             raise UnreadableFileError("it is not there any more") from error
-        url = files.get(str(file.source.get("id", "")))
+        url = next((one.url for one in message.attachments if str(one.id) == str(file.source.get("id", ""))), None)
         if url is None:
             raise UnreadableFileError("it is not there any more")
         return replace(file, source={**file.source, "url": url})
-
-    async def _files(self, channel: int, message: int) -> dict[str, str]:
-        """The addresses of the files that came with a message, by the files' ids."""
-
-        async def send() -> dict[str, str]:
-            found = await self._api.direct(channel).fetch_message(message)
-            return {str(file.id): file.url for file in found.attachments}
-
-        return await self._api.call("message", send, self._api.budget(("message", channel), MESSAGES)) or {}
 
     def _is_own(self, url: SplitResult) -> bool:
         if (self._address.hostname or "").endswith(("discord.com", "discordapp.com")):

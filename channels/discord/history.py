@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 import discord
 
 from channels.calls import RefusedError
+from channels.channel import Priority
 from channels.discord.api import DiscordApi
 from channels.discord.hearing import ASIDE, snowflake, thread_of
+from channels.discord.reading import messages_in
 from channels.intake import Call
 from core.places import Place
 
@@ -98,7 +100,8 @@ class History:
             return []
         said, before = list[discord.Message](), None
         for _ in range(MOST_PAGES):
-            page = await _unless_hidden(self._api.said(room, after=after, before=before, limit=PAGE)) or []
+            look = messages_in(self._api, room, after=after, before=before, limit=PAGE, priority=Priority.LOOK)
+            page = await _unless_hidden(look) or []
             said += page
             if len(page) < PAGE:
                 break

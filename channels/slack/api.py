@@ -128,6 +128,26 @@ class SlackApi:
             method, send, budget, within=within, priority=priority, is_admitted=is_admitted, found=found
         )
 
+    async def pages(
+        self,
+        method: str,
+        about: Mapping[str, Any],
+        budget: Budget,
+        *,
+        most: int,
+        priority: Priority = Priority.PROGRESS,
+    ) -> list[Answer]:
+        """The messages that a method tells page by page, of no more than so many pages."""
+        messages, cursor = list[Answer](), ""
+        for _ in range(most):
+            asked = {**about, **({"cursor": cursor} if cursor else {})}
+            page = await self.call(method, asked, budget, priority=priority, reads=True) or {}
+            messages += page.get("messages", ())
+            cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
+            if not cursor:
+                break
+        return messages
+
     async def send_file(self, file: File, budget: Budget) -> str:
         """Send a file; its id. What was sent and is not shown to anybody is as good as never sent, so that a failure
         in passing is met by beginning anew.

@@ -92,15 +92,8 @@ class Surroundings:
         }
         api = self._api.at(str(newest.address["team"]))
         budget = api.budget(("conversations.replies", newest.address["team"]), TIER_3)
-        found, cursor = dict[str, Answer](), ""
-        for _ in range(MOST_PAGES):
-            more = {"cursor": cursor} if cursor else {}
-            page = await api.call("conversations.replies", about | more, budget, reads=True) or {}
-            found |= {message["ts"]: message for message in page.get("messages", ())}
-            cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
-            if not cursor:
-                break
-        return list(found.values())
+        told = await api.pages("conversations.replies", about, budget, most=MOST_PAGES)
+        return list({message["ts"]: message for message in told}.values())
 
     async def _bot(self, inbound: Inbound, *, any_said: bool) -> str:
         """The bot's own user: an event tells it, and what people do else does not."""

@@ -8,7 +8,6 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
-from channels.budget import Budget
 from channels.calls import RefusedError
 from channels.channel import Priority
 from channels.intake import Call
@@ -63,7 +62,10 @@ class History:
 
     async def _user(self, team: str) -> str:
         """The user that the app is in a workspace."""
-        return str((await self._read("auth.test", team, {}, self._api.budget(("auth.test", team), PROOFS)))["user_id"])
+        budget = self._api.budget(("auth.test", team), PROOFS)
+        answer = await self._api.at(team).call("auth.test", {}, budget, priority=Priority.LOOK, reads=True)
+        assert answer is not None, "only a tick may be dropped"
+        return str(answer["user_id"])
 
     async def _said(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
         """What was said in a channel, and in those of its threads that have news.
@@ -87,21 +89,9 @@ class History:
         return [message for ts, message in said.items() if float(ts) >= since]
 
     async def _pages(self, method: str, team: str, about: Mapping[str, Any]) -> list[Answer]:
+        api, asked = self._api.at(team), {**about, "limit": PAGE}
         budget = self._api.budget((method, team), TIER_3)
-        messages, cursor = list[Answer](), ""
-        for _ in range(MOST_PAGES):
-            asked = {**about, "limit": PAGE, **({"cursor": cursor} if cursor else {})}
-            page = await self._read(method, team, asked, budget)
-            messages += page.get("messages", ())
-            cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
-            if not cursor:
-                break
-        return messages
-
-    async def _read(self, method: str, team: str, about: Mapping[str, Any], budget: Budget) -> Answer:
-        answer = await self._api.at(team).call(method, about, budget, priority=Priority.LOOK, reads=True)
-        assert answer is not None, "only a tick may be dropped"
-        return answer
+        return await api.pages(method, asked, budget, most=MOST_PAGES, priority=Priority.LOOK)
 
     def _skip(self, place: Place, refusal: RefusedError) -> None:
         """Pass over a place that may not be looked into.

@@ -2,6 +2,8 @@
 
 import sqlalchemy as sa
 
+from core.states import UNDER_WAY
+
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -103,8 +105,8 @@ sa.Index(
     "ix_turns_one_under_way",
     turns.c.session,
     unique=True,
-    sqlite_where=turns.c.state.in_(["queued", "running", "answered"]),
-    postgresql_where=turns.c.state.in_(["queued", "running", "answered"]),
+    sqlite_where=turns.c.state.in_(UNDER_WAY),
+    postgresql_where=turns.c.state.in_(UNDER_WAY),
 )
 
 sa.Index("ix_turns_finished_at", turns.c.finished_at)

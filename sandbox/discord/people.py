@@ -6,6 +6,7 @@ from sandbox.discord.events import Events
 from sandbox.discord.files import attached
 from sandbox.discord.guild import DEFAULT, JOIN, PIN, REPLY, Channel, Content, Guild, Message, User
 from sandbox.discord.interactions import Interactions
+from sandbox.naming import named
 
 
 class People:
@@ -199,20 +200,12 @@ class People:
     # Inside
 
     def _user(self, user: User | str) -> User:
-        if isinstance(user, User):
-            return user
-        found = self.people.get(user) or self._guild.users.get(user)
-        if found is None:
-            raise ValueError(f"there is no user {user}")
-        return found
+        return user if isinstance(user, User) else named("user", user, self.people, self._guild.users)
 
     def _channel(self, channel: Channel | str) -> Channel:
-        if isinstance(channel, Channel):
-            return channel
-        found = self.channels.get(channel.removeprefix("#")) or self._guild.channels.get(channel)
-        if found is None:
-            raise ValueError(f"there is no channel {channel}")
-        return found
+        return (
+            channel if isinstance(channel, Channel) else named("channel", channel, self.channels, self._guild.channels)
+        )
 
     def _place(self, user: User, channel: Channel | str) -> Channel:
         place = self._channel(channel)

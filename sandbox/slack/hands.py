@@ -5,6 +5,7 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
+from sandbox.naming import named
 from sandbox.slack.agents import STOPPED, Agents, Session
 from sandbox.slack.commands import Commands
 from sandbox.slack.events import Events
@@ -192,20 +193,14 @@ class Hands:
     # Inside
 
     def _user(self, user: User | str) -> User:
-        if isinstance(user, User):
-            return user
-        found = self.people.get(user) or self._workspace.users.get(user)
-        if found is None:
-            raise ValueError(f"there is no user {user}")
-        return found
+        return user if isinstance(user, User) else named("user", user, self.people, self._workspace.users)
 
     def _channel(self, channel: Channel | str) -> Channel:
-        if isinstance(channel, Channel):
-            return channel
-        found = self.channels.get(channel.removeprefix("#")) or self._workspace.channels.get(channel)
-        if found is None:
-            raise ValueError(f"there is no channel {channel}")
-        return found
+        return (
+            channel
+            if isinstance(channel, Channel)
+            else named("channel", channel, self.channels, self._workspace.channels)
+        )
 
     def _root(self, channel: Channel, thread_ts: str | None) -> str | None:
         if thread_ts is not None and self._workspace.message(channel, thread_ts) is None:

@@ -226,7 +226,7 @@ class Room:
         return await self.hears_again(inbound(author=author, **more), called=called, follow=follow)
 
     async def hears_again(self, message: Inbound, *, called: bool = False, follow: Any = "asker") -> bool:
-        is_for_it = await self.conversations.answers(message, called=called, follow=follow)
+        is_for_it = called or await self.conversations.answers(message, follow=follow)
         if is_for_it:
             await self._inbox.accept(message)
         return is_for_it
