@@ -263,8 +263,7 @@ class Answerer:
             files = await self._made(turn.session_id, turn.run or turn.origin)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
-                await self._approvals.answered(turn, text, asdict(done.usage), done.asks)
-                asked = await self._approvals.asked(turn.id)
+                asked = await self._approvals.answered(turn, text, asdict(done.usage), done.asks)
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
                 await self._turns.answered(turn, text, asdict(done.usage))

@@ -16,6 +16,7 @@ from core.background import background
 from core.inbound import Inbound, storable
 from core.secrets import traced
 from core.store.database import Database
+from core.store.retrying import retried
 from core.turns import Turn
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class Context:
         if not self._most:
             return Around()
         if not is_alone or turn.is_resumed or turn.kind != "message":
-            behind = await background(self._database, turn)
+            behind = await retried(lambda: background(self._database, turn), what=f"turn {turn.id}")
             if behind is None:
                 return Around()
         try:

@@ -139,16 +139,19 @@ class Approvals:
         self._hours = hours
         self._pauses = pauses
 
-    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], asks: Sequence[Ask]) -> None:
+    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], asks: Sequence[Ask]) -> list[Approval]:
         """Keep the final text of a turn that asks people for something, and what it asks for. Of one that was started
         over meanwhile, nothing is asked.
+
+        Returns:
+            What it asks for: see `asked`.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
         fence = self._turns.fence(turn)
 
-        async def work() -> None:
+        async def work() -> list[Approval]:
             async with self._database.write() as connection:
                 generation = await hold_session(connection, turn.session_id)
                 here = fence.is_own & turns.c.state.in_(before("answered"))
@@ -157,8 +160,9 @@ class Approvals:
                     raise fence.lost
                 if generation == turn.generation:
                     await self._ask(connection, turn, asks)
+                return await _read(connection, approvals.c.turn == turn.id)
 
-        await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
 
     async def _ask(self, connection: AsyncConnection, turn: Turn, asks: Sequence[Ask]) -> None:
         earlier = sa.select(approvals.c.askers).where(
@@ -230,8 +234,12 @@ class Approvals:
         """
         asking = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "approval")
         query = sa.select(approvals).where(approvals.c.turn.in_(asking), approvals.c.decision.is_not(None))
-        async with self._database.read() as connection:
-            rows = (await connection.execute(query.order_by(approvals.c.asked_at, approvals.c.id))).all()
+
+        async def work() -> Sequence[sa.Row[Any]]:
+            async with self._database.read() as connection:
+                return (await connection.execute(query.order_by(approvals.c.asked_at, approvals.c.id))).all()
+
+        rows = await retried(work, what=f"what was decided for turn {origin}", pauses=self._pauses)
         return [Decision(row.call, row.hash, row.decision in ("approved", "always")) for row in rows]
 
     async def decide(self, id_: str, person: Person, verdict: Verdict) -> Decided:

@@ -60,8 +60,12 @@ class Artifacts(BaseArtifactService):
         """What a run has made: of each name the newest, in the order in which they were saved."""
         here = (artifacts.c.session == session_id) & artifacts.c.run.in_((run, correction_of(run)))
         query = sa.select(artifacts).where(here).order_by(artifacts.c.id)
-        async with self.database.read() as connection:
-            rows = (await connection.execute(query)).all()
+
+        async def read() -> Sequence[sa.Row[Any]]:
+            async with self.database.read() as connection:
+                return (await connection.execute(query)).all()
+
+        rows = await retried(read, what=f"what the run {run} has made", pauses=self.pauses)
         newest = {row.name: row for row in rows}
         return [_made(row) for row in rows if row is newest[row.name] and row.data is not None]
 

@@ -158,8 +158,12 @@ class Turns:
     async def is_asked(self, turn: Turn) -> bool:
         """Whether the run of a turn has stored already what it is asked."""
         asked = sa.select(is_stored(turn.session_id, turn.generation, turn.origin))
-        async with self._database.read() as connection:
-            return bool((await connection.execute(asked)).scalar())
+
+        async def work() -> bool:
+            async with self._database.read() as connection:
+                return bool((await connection.execute(asked)).scalar())
+
+        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
 
     async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages.

@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from channels import words
 from channels.discord.api import DiscordApi
 from channels.slack.surface import SlackSurface
 from core.errors import StoreError
+from core.store.database import Database
 from core.turns import Turns
 from sandbox.models import Asked, Fail, Pause, Say, Stall, Turn
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
@@ -342,3 +345,28 @@ async def test_an_apology_that_was_found_again_after_a_crash_is_tried_again_in_p
         await talk.press(words.RETRY)
         await says(talk, "It is 42.")
         assert retries(talk) == [False]
+
+
+async def test_a_database_that_cannot_be_read_now_and_then_costs_an_answer_nothing(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_of, reads = Database.read, list[str]()
+
+    @asynccontextmanager
+    async def read(self: Database) -> AsyncIterator[AsyncConnection]:
+        """Each time first in vain, to whoever answers."""
+        task = asyncio.current_task()
+        if task is not None and "turn" in task.get_name():
+            reads.append(task.get_name())
+            if len(reads) % 2:
+                raise StoreError("out of reach")
+        async with read_of(self) as connection:
+            yield connection
+
+    async with talking(sandbox, tmp_path, "One.", "Two.") as talk:
+        await talk.say("one?")
+        await says(talk, "One.")
+        monkeypatch.setattr(Database, "read", read)
+        await talk.say("two?", files={"a.txt": b"two"})
+        await says(talk, "One.", "Two.")
+        assert len(reads) >= 4
