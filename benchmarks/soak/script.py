@@ -10,7 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
+from channels.context import CLOSE, OPEN
 from sandbox.models import Asked, Say
+
+#: What stands around a question: words of messages that the bot may be asked yet.
+_FRAME = re.compile(rf"{OPEN}.*?{OPEN}End of that{CLOSE}", re.DOTALL)
 
 _ID = re.compile(r"s\d+-\d+")
 _REPLY = re.compile(rf"«({_ID.pattern}(?:,{_ID.pattern})*)»(.*?)«end»")
@@ -56,8 +60,8 @@ class Model:
 
 
 def names(text: str) -> list[str]:
-    """The messages that a text names."""
-    return _ID.findall(text)
+    """The messages that a text names, but for what is told to be known and not to be answered."""
+    return _ID.findall(_FRAME.sub("", text))
 
 
 def history_fault(messages: Sequence[tuple[str, str]]) -> str:

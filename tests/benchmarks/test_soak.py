@@ -7,7 +7,10 @@ import pytest
 from benchmarks.soak import run
 from benchmarks.soak.report import faults, table
 from benchmarks.soak.run import Load, Outcome, Session
-from benchmarks.soak.script import Verdict, answer, could_not_wait, disordered, history_fault, judge
+from benchmarks.soak.script import Verdict, answer, could_not_wait, disordered, history_fault, judge, names
+from channels.channel import Said
+from channels.context import framed
+from tests.inbounds import inbound
 
 IDS = ("s1-0", "s1-1", "s1-2")
 
@@ -63,6 +66,17 @@ def test_a_history_has_each_question_once_with_its_answer() -> None:
     assert history_fault([*well, well[-1]])
     assert history_fault([well[0], ("assistant", "no"), well[2]])
     assert disordered(["s1-1", "s1-2", "s1-0"]) == (("s1-0", "s1-1"), ("s1-0", "s1-2"))
+
+
+async def test_what_is_told_of_a_message_that_was_not_heard_yet_does_not_ask_for_it() -> None:
+    async def count(text: str) -> int:
+        return len(text)
+
+    question, before = inbound("s1-1"), Said("ada", "Ada", "s1-0", at=0.0)
+    frames = await framed([question], [before], {"ada": "Ada"}, count=count, most=1_000)
+    (frame,) = frames[question.event_key]
+    assert "s1-0" in frame
+    assert names(f"{frame}\n\nAda: s1-1") == ["s1-1"]
 
 
 def test_what_no_bot_has_heard_is_told_apart() -> None:
