@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bot.settings import PROMPTS
+from channels.slack.login import PROMPTS
 from channels.slack.manifest import manifest
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI

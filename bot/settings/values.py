@@ -36,6 +36,11 @@ def ids(value: object, what: str) -> object:
     return tuple(int(part) for part in parts)
 
 
+def several(value: object) -> object:
+    """Names with commas in between."""
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
 def read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")

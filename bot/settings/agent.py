@@ -1,0 +1,100 @@
+"""The settings of the agent, its models and its tools."""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import NoDecode
+
+from bot.settings.part import Part
+from bot.settings.values import address, read, revealed, several
+from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
+from core.models.catalog import Endpoints
+from core.tools import TOOL_SECONDS
+
+DEFAULT_MODEL = "gemini-3.5-flash"
+
+#: What is said of the agent that is built in, and of no other.
+_OF_OUR_AGENT = ("agent_name", "agent_instruction", "agent_instruction_file", "tools", "mcp_file")
+
+#: Needs no key and no network.
+LOCAL_MODEL = "local/smollm2-135m"
+
+
+class AgentPart(Part):
+    """Which agent answers, asked through which models, with which tools."""
+
+    model: str = DEFAULT_MODEL
+    models: Annotated[tuple[str, ...], NoDecode] = ()
+    google_api_key: SecretStr | None = None
+    google_base_url: str | None = None
+    openai_api_key: SecretStr | None = None
+    openai_base_url: str | None = None
+    anthropic_api_key: SecretStr | None = None
+    anthropic_base_url: str | None = None
+
+    agent: str = ""
+    agent_name: str = DEFAULT_NAME
+    agent_instruction: str = DEFAULT_INSTRUCTION
+    agent_instruction_file: Path | None = None
+    tools: Annotated[tuple[str, ...], NoDecode] = ("core.tools:current_time",)
+    mcp_file: Path = Path("mcp.toml")
+    tool_seconds: float = Field(default=TOOL_SECONDS, gt=0)
+
+    @field_validator("agent_name")
+    @classmethod
+    def _is_name(cls, value: str) -> str:
+        if NAME.fullmatch(value) is None:
+            raise ValueError(NAME_RULE)
+        return value
+
+    @field_validator("agent_instruction_file")
+    @classmethod
+    def _is_instruction(cls, value: Path | None) -> Path | None:
+        if value is not None and not read(value).strip():
+            raise ValueError(f"{value} is empty")
+        return value
+
+    @field_validator("tools", "models", mode="before")
+    @classmethod
+    def _are_several(cls, value: object) -> object:
+        return several(value)
+
+    @field_validator("google_base_url", "openai_base_url", "anthropic_base_url")
+    @classmethod
+    def _is_model_address(cls, value: str | None) -> str | None:
+        return address(value)
+
+    @model_validator(mode="after")
+    def _check_agent(self) -> Self:
+        of_ours = [name.upper() for name in _OF_OUR_AGENT if name in self.model_fields_set]
+        if self.agent and of_ours:
+            raise ValueError(
+                f"AGENT: an agent that is brought has a name, an instruction and tools of its own: remove "
+                f"{', '.join(of_ours)}, or AGENT to run the one that is built in"
+            )
+        if {"agent_instruction", "agent_instruction_file"} <= self.model_fields_set:
+            raise ValueError("AGENT_INSTRUCTION_FILE: there is AGENT_INSTRUCTION beside it: remove one of the two")
+        return self
+
+    @property
+    def sandbox_model(self) -> str:
+        """The model that was chosen; where none was and there is no key, the one that needs none."""
+        return LOCAL_MODEL if self.model == DEFAULT_MODEL and self.google_api_key is None else self.model
+
+    @property
+    def endpoints(self) -> Endpoints:
+        return Endpoints(
+            google_api_key=revealed(self.google_api_key),
+            google_base_url=self.google_base_url,
+            openai_api_key=revealed(self.openai_api_key),
+            openai_base_url=self.openai_base_url,
+            anthropic_api_key=revealed(self.anthropic_api_key),
+            anthropic_base_url=self.anthropic_base_url,
+        )
+
+    @property
+    def agent_config(self) -> AgentConfig:
+        """The agent that is built in."""
+        file = self.agent_instruction_file
+        return AgentConfig(name=self.agent_name, instruction=read(file) if file else self.agent_instruction)
