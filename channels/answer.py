@@ -303,10 +303,12 @@ class Answerer:
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
             takes = self._runtime.takes(turn.model)
             heard, files = await self._attachments.read(channel, turn.messages, heard, takes)
+        spoken = await self._context.joined(turn, channel, heard)
         events = self._runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text=await self._context.joined(turn, channel, heard),
+            text=spoken.text,
+            spoken=spoken,
             media=files,
             speaker=heard[-1].speaker,
             model=turn.model,

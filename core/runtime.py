@@ -33,6 +33,7 @@ from core.models.choice import ChosenRun
 from core.models.provider import MOST_TAKE, Takes
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
+from core.sessions.spoken import Spoken
 from core.steps import Steps, open_calls
 
 log = logging.getLogger(__name__)
@@ -110,6 +111,7 @@ class AgentRuntime:
         run_id: str | None = None,
         generation: int | None = None,
         fence: Fence | None = None,
+        spoken: Spoken | None = None,
         decisions: Sequence[Decision] = (),
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
@@ -126,6 +128,7 @@ class AgentRuntime:
             generation: the session's, when it was asked. If it was started over since, that is the run's error.
             fence: the turn that is run, with a `run_id`. Once another worker has it, the run stores nothing and begins
                 no tool: `TurnLostError` is its error.
+            spoken: who says the text, to be kept beside it.
             decisions: on all that the run of that id has asked people for, and waits for. It goes on with them, instead
                 of beginning with `text`, and its reply begins with what is said from then on.
         """
@@ -139,7 +142,7 @@ class AgentRuntime:
             "fence": fence,
         }
         failed: StreamEvent | None = None
-        begun = self._stream_once(text=text, media=media, decisions=decisions, run_id=run_id, **said)
+        begun = self._stream_once(text=text, media=media, spoken=spoken, decisions=decisions, run_id=run_id, **said)
         async with aclosing(begun) as events:
             async for event in events:
                 if event.type == "error" and not event.call_id:
@@ -189,6 +192,7 @@ class AgentRuntime:
         run_id: str | None = None,
         generation: int | None = None,
         fence: Fence | None = None,
+        spoken: Spoken | None = None,
         decisions: Sequence[Decision] = (),
     ) -> AsyncGenerator[StreamEvent, None]:
         runner = copy(self._runner)
@@ -198,7 +202,8 @@ class AgentRuntime:
         steps = Steps()
         try:
             if run_id is not None:
-                stored = await runner.stored(run_id, generation, fence, user_id=user_id, session_id=session_id)
+                whose = {"user_id": user_id, "session_id": session_id}
+                stored = await runner.stored(run_id, generation, fence, spoken, **whose)
                 if decisions:
                     message = telling(stored, decisions) or message
                     for told in _allowed(stored, decisions):
@@ -273,7 +278,9 @@ class _Runner(Runner):
 
     _session: Session | None = None
 
-    async def stored(self, run_id: str, generation: int | None, fence: Fence | None, **session: str) -> list[Event]:
+    async def stored(
+        self, run_id: str, generation: int | None, fence: Fence | None, spoken: Spoken | None, **session: str
+    ) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
 
         Raises:
@@ -285,7 +292,7 @@ class _Runner(Runner):
         if generation is not None and generation != found:
             raise SessionResetError.of(self._session.id, generation)
         if isinstance(self._session, StoredSession):
-            self._session.keep_to(fence)
+            self._session.keep_to(fence, spoken)
         if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
             raise _CorrectedError
         return _of_run(self._session, run_id)

@@ -16,6 +16,7 @@ from google.adk.events.event import Event
 from core.sessions import scopes
 from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, sendable, token_budget_truncate
 from core.sessions.record import Rebuilder, Row, parsed, references, restored
+from core.sessions.summaries import shown
 from core.store.database import Database
 from core.store.schema import blobs, messages, sessions, state
 from core.store.statement import Statement
@@ -34,6 +35,7 @@ class Message(NamedTuple):
 
     Attributes:
         waits: whether it holds calls that wait.
+        covers: of a summary, the last message that it tells of; else 0.
     """
 
     id: int
@@ -42,6 +44,7 @@ class Message(NamedTuple):
     tokens: int
     waits: bool
     created_at: float
+    covers: int = 0
 
 
 class Life(NamedTuple):
@@ -99,7 +102,7 @@ async def opened(database: Database, *, app: str, user_id: str, session_id: str)
             case _Part.STATE:
                 values.append((word, text, json))
             case _:
-                found[part][id_] = Message(id_, word, text, number, json not in (None, "{}"), at)
+                found[part][id_] = Message(id_, word, text, number, json not in (None, "{}"), at, until)
     if life is None or (life.app, life.user_id) != (app, user_id):
         return None
     return Opened(life, scopes.merged(values), found[_Part.NEWEST], found[_Part.HELD])
@@ -120,7 +123,8 @@ def _opening(dialect: str) -> sa.CompoundSelect[Any]:
     def said(number: _Part, limit: int, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
         c = messages.c
         held = text(c.held).label("held")
-        query = part(number, c.id, c.role, c.event, c.tokens, held, c.created_at, zero.label("until"))
+        covers = sa.func.coalesce(c.covers, zero).label("until")
+        query = part(number, c.id, c.role, c.event, c.tokens, held, c.created_at, covers)
         newest_first = query.where(of_this_life, *where).order_by(c.id.desc()).limit(sa.literal_column(str(limit)))
         return sa.select(*newest_first.subquery().c)
 
@@ -157,38 +161,53 @@ class Loader:
     agent: str = ""
 
     async def load(self) -> list[Event]:
-        """What of the history is sent to the model, oldest first."""
-        rows = await self._rows()
+        """What of the history is sent to the model, oldest first: the summary, if there is one, and what it does not
+        tell of.
+        """
+        summary, covers, budget = self._summary, 0, self.budget or DEFAULT_BUDGET
+        if summary is not None:
+            covers, budget = summary.covers, max(1, budget - summary.tokens)
+        rows = await self._rows(covers)
         entries = await self._entries([rows[id_] for id_ in sorted(rows)])
-        kept = token_budget_truncate(entries, self.budget, label=f"session {self.session}")
-        return sendable([entry.event for entry in kept])
+        kept = token_budget_truncate(entries, budget, covers=covers, label=f"session {self.session}")
+        told = parsed(summary.event, summary.id) if summary else None
+        return [*shown(told), *sendable([entry.event for entry in kept])]
 
-    async def _rows(self) -> dict[int, Message]:
-        rows = await self._newest()
+    @property
+    def _summary(self) -> Message | None:
+        newest = max((id_ for id_, row in self.opened.held.items() if row.covers), default=None)
+        return None if newest is None else self.opened.held[newest]
+
+    async def _rows(self, covers: int) -> dict[int, Message]:
+        rows = await self._newest(covers)
         if not rows:
             return rows
         oldest = min(rows)
         if not any(row.role == "user" for row in rows.values()):
             rows |= await self._read(messages.c.id < oldest, messages.c.role == "user", limit=1)
         for row in self.opened.held.values():
-            if row.id < oldest:
+            if row.id < oldest and not row.covers:
                 rows |= await self._turn_of(row.id) if row.waits else {}  # what led to a call comes along
                 rows[row.id] = row
         return rows
 
-    async def _newest(self) -> dict[int, Message]:
-        """A row more than fits, if there is one: so that a cut is known to be one."""
+    async def _newest(self, covers: int) -> dict[int, Message]:
+        """What no summary tells of; a row more than fits, if there is one: so that a cut is known to be one."""
         rows: dict[int, Message] = {}
         batch: Mapping[int, Message] = self.opened.newest
         tokens = turns = 0
         while batch:
             for id_ in sorted(batch, reverse=True):
+                if id_ <= covers:
+                    return rows
+                if batch[id_].covers:
+                    continue
                 rows[id_] = batch[id_]
                 tokens += rows[id_].tokens
                 turns += rows[id_].role == "user"
                 if tokens > (self.budget or DEFAULT_BUDGET) or turns > TURNS:
                     return rows
-            batch = await self._read(messages.c.id < min(rows), limit=BATCH) if len(batch) == BATCH else {}
+            batch = await self._read(messages.c.id < min(batch), limit=BATCH) if len(batch) == BATCH else {}
         return rows
 
     async def _turn_of(self, id_: int) -> dict[int, Message]:
@@ -200,7 +219,7 @@ class Loader:
         c = messages.c
         query = (
             sa.select(c.id, c.role, c.event, c.tokens, c.held, c.created_at)
-            .where(c.session == self.session, c.generation == self.opened.life.generation, *where)
+            .where(c.session == self.session, c.generation == self.opened.life.generation, c.covers.is_(None), *where)
             .order_by(c.id if oldest_first else c.id.desc())
             .limit(limit)
         )
@@ -222,7 +241,7 @@ class Loader:
             for i, (event, digests) in enumerate(zip(events, wanted, strict=True)):
                 events[i] = restored(event, data) if event and digests <= data.keys() else None
         whole = await self._rebuilt(rows, events) if any(event is None for event in events) else events
-        return [Entry(event, row.tokens) for row, event in zip(rows, whole, strict=True) if event]
+        return [Entry(event, row.tokens, row.id) for row, event in zip(rows, whole, strict=True) if event]
 
     async def _rebuilt(self, rows: Sequence[Message], whole: Sequence[Event | None]) -> list[Event | None]:
         """The events, those that are None made of the columns of their rows."""
