@@ -2,6 +2,7 @@
 
 from dotenv import dotenv_values
 from google.adk.apps import App
+from google.adk.models import BaseLlm
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
@@ -14,6 +15,7 @@ from core.mcp import load_servers
 from core.models.adapter import ModelAdapter
 from core.models.choice import Choice
 from core.models.registry import register
+from core.summarizer import Model
 from core.tools import load_tools
 
 
@@ -49,6 +51,28 @@ def make_agent(settings: Settings, choice: Choice, journal: Journal | None = Non
     if settings.mcp_file.exists() or "mcp_file" in settings.model_fields_set:
         tools += load_servers(settings.mcp_file, dotenv_values(".env"))
     return make_app(settings.agent_config, model=choice.adapter(choice.default), tools=tools, plugins=plugins)
+
+
+def summing(settings: Settings, app: App, choice: Choice) -> Model:
+    """What gives the model that sums up a conversation: `SUMMARY_MODEL`, or the one that answers there; where no agent
+    asks one, the default.
+
+    Raises:
+        SettingsError: there is no such model.
+    """
+    if settings.summary_model:
+        try:
+            own = choice.adapter(settings.summary_model)
+        except SettingsError as error:
+            raise SettingsError(*(f"SUMMARY_MODEL: {fault}" for fault in error.faults)) from None
+        return lambda _chosen: (own, settings.summary_model)
+    asked = next((agent.canonical_model for agent in agents(app)), None) or choice.adapter(choice.default)
+
+    def model(chosen: str | None) -> tuple[BaseLlm, str]:
+        is_offered = isinstance(asked, ModelAdapter) and not asked.is_fixed and chosen in asked.offered
+        return asked, chosen if chosen is not None and is_offered else asked.model
+
+    return model
 
 
 def models(app: App, choice: Choice) -> tuple[str, ...]:

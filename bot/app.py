@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp.web import AbstractRouteDef
 
-from bot.agent import make_agent, make_choice, models
+from bot.agent import make_agent, make_choice, models, summing
 from bot.health import Health
 from bot.server import serving
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
@@ -22,6 +22,7 @@ from channels.slack.channel import SlackChannel
 from core import garbage
 from core.approvals import Approvals
 from core.artifacts import Artifacts
+from core.compaction import Compaction
 from core.conversations import Conversations
 from core.errors import SettingsError, StoreError
 from core.feedback import Feedback
@@ -39,6 +40,7 @@ from core.shares import Shares, Uses
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, pending, verify
+from core.summarizer import Summarizer
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
 from core.vault import Vault
@@ -108,10 +110,14 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         turns, channels = Turns(database, lease), dict[str, Channel]()
 
         async def answer(turn: Turn) -> None:
-            await answerer.answer(turn)
+            await compaction.beside(turn, answerer.answer)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         inbox = Inbox(database, sessions, turns, worker, app=app.name)
+        summarizer = Summarizer(summing(settings, app, choice), counter)
+        sent = settings.history_tokens if settings.summaries else None
+        compaction = Compaction(database, turns, lease, summarizer, wake=worker.wake, budget=sent)
+        stack.push_async_callback(compaction.aclose)
         conversations = Conversations(
             database, turns, worker, app=app.name, models=models(app, choice), budget=settings.history_tokens
         )
@@ -131,17 +137,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         )
         feedback = Feedback(database)
         desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, settings.follow)
-        places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
-        if settings.slack is not None:
-            vault = Vault(database, settings.vault_key) if settings.vault_key else None
-            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds, vault)
-            stack.push_async_callback(slack.aclose)
-            routes += slack.routes
-        if settings.discord is not None:
-            discord = channels[DiscordChannel.name] = DiscordChannel(
-                settings.discord, desk, places, bounds, Leadership(database, lease, DiscordChannel.name)
-            )
-            stack.push_async_callback(discord.aclose)
+        routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
         if not channels:
             raise SettingsError(NO_TOKENS)
         await stack.enter_async_context(_beside(approvals.watch(answerer.reask), name="approvals"))
@@ -149,6 +145,30 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
         await stack.enter_async_context(serving(settings.port, routes))
         yield channels, worker, Health(channels.values(), database)
+
+
+def _open(
+    channels: dict[str, Channel],
+    settings: Settings,
+    desk: Desk,
+    database: Database,
+    *,
+    lease: Lease,
+    stack: AsyncExitStack,
+) -> list[AbstractRouteDef]:
+    """Make the channels that have their tokens, to be closed with `stack`; what is to be served for them."""
+    places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
+    if settings.slack is not None:
+        vault = Vault(database, settings.vault_key) if settings.vault_key else None
+        slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds, vault)
+        stack.push_async_callback(slack.aclose)
+        routes += slack.routes
+    if settings.discord is not None:
+        discord = channels[DiscordChannel.name] = DiscordChannel(
+            settings.discord, desk, places, bounds, Leadership(database, lease, DiscordChannel.name)
+        )
+        stack.push_async_callback(discord.aclose)
+    return routes
 
 
 @asynccontextmanager

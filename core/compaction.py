@@ -28,9 +28,9 @@ from core.store.database import Database
 from core.store.schema import messages, sessions, turns
 from core.store.statement import Statement
 from core.summarizer import Summarizer, Summed
-from core.tokens import TokenCounter
 from core.turns import Turn, Turns
 from core.waiting import is_under_way
+from core.worker import Answer
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Compaction:
     Args:
         wake: what looks for waiting messages here; `turns` tells the other processes. Who did so while a session was
             written to has passed it over.
-        budget: how many tokens of history are sent.
+        budget: how many tokens of history are sent; none if nothing is to be folded.
         rest: seconds between the end of a turn and the beginning.
     """
 
@@ -84,30 +84,35 @@ class Compaction:
         turns: Turns,
         lease: Lease,
         summarizer: Summarizer,
-        counter: TokenCounter,
         *,
         wake: Callable[[], None] = lambda: None,
-        budget: int = DEFAULT_BUDGET,
+        budget: int | None = DEFAULT_BUDGET,
         rest: float = REST,
     ) -> None:
         self._database = database
         self._turns = turns
         self._lease = lease
         self._summarizer = summarizer
-        self._counter = counter
         self._wake = wake
-        self._budget = budget
+        self._folds = budget is not None
+        self._budget = budget or DEFAULT_BUDGET
         self._rest = rest
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._given_up = set[asyncio.Task[None]]()
         self._failed: dict[str, float] = {}
 
+    async def beside(self, turn: Turn, answer: Answer) -> None:
+        """Run a turn to its end: nothing is done for its conversation meanwhile, and what there is to do after it."""
+        self.give_way(turn.session_id)
+        await answer(turn)
+        self.offer(turn)
+
     def offer(self, turn: Turn) -> None:
         """A turn has ended: see whether its conversation is to be folded."""
         session, now = turn.session_id, asyncio.get_running_loop().time()
         self._failed = {id_: at for id_, at in self._failed.items() if now - at < AGAIN}
-        if session not in self._tasks and session not in self._failed:
+        if self._folds and session not in self._tasks and session not in self._failed:
             task = self._tasks[session] = asyncio.create_task(self._fold(turn), name=f"summary of {session}")
             task.add_done_callback(lambda done: self._ended(session, done))
 

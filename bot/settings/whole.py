@@ -36,6 +36,8 @@ class Settings(SlackPart, DiscordPart, AgentPart):
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
     context_tokens: int = Field(default=TOKENS, ge=0)
+    summaries: bool = True
+    summary_model: str = ""
 
     file_max_mb: int = Field(default=10, ge=0)
     files_max: int = Field(default=5, ge=0)

@@ -1,10 +1,10 @@
 import asyncio
 import logging
-import re
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,11 +15,9 @@ from google.genai import types
 from core import compaction as compactions
 from core.agent import AgentConfig, make_app, ours
 from core.compaction import Compaction
-from core.frames import CLOSE, OPEN
-from core.inbound import Inbound
+from core.frames import OPEN
 from core.inbox import Inbox
 from core.journal import Journal
-from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.openai import OpenAIProvider
 from core.runtime import AgentRuntime
@@ -31,10 +29,10 @@ from core.store.schema import turns as turns_table
 from core.summarizer import Summarizer
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
-from core.worker import Worker
 from sandbox.models import Asked, Fail, Finish, Say, ScriptedOpenAI
 from sandbox.models import Turn as Script
-from tests.core.conftest import Faulty, never
+from tests.core.conftest import Faulty
+from tests.core.sessions.speech import texts
 from tests.inbounds import inbound
 
 PLACE, SESSION = "place", "place:1"
@@ -72,7 +70,7 @@ class Talk:
     sums: list[Asked] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     last: Turn | None = None
-    script: Callable[[Asked], Script] = memory
+    script: Callable[[Asked], Script] = field(default=memory)
 
     async def ask(self, text: str, *, rests: bool = True) -> str:
         """Say it, and have it answered by a whole turn."""
@@ -118,14 +116,14 @@ class Talk:
         assert isinstance(found, StoredSession)
         return found
 
-    async def summaries(self) -> list[sa.Row[tuple[str, int, int]]]:
+    async def summaries(self) -> list[sa.Row[Any]]:
         c = messages.c
         async with self.database.read() as connection:
             query = sa.select(c.content, c.covers, c.tokens).where(c.covers.is_not(None))
             return list((await connection.execute(query)).all())
 
     async def reads(self) -> list[str]:
-        return [part.text or "" for event in (await self.session()).events for part in event.content.parts or ()]
+        return texts((await self.session()).events)
 
 
 @pytest.fixture
@@ -136,8 +134,8 @@ async def talk(
     counter = TokenCounter(tmp_path)
 
     def answer(asked: Asked) -> Script:
-        (talk.sums if "You keep the memory" in asked.system else talk.asked).append(asked)
-        return talk.script(asked)
+        (one.sums if "You keep the memory" in asked.system else one.asked).append(asked)
+        return one.script(asked)
 
     async with ScriptedOpenAI(answer) as model:
         provider = OpenAIProvider("no-key", model.base_url)
@@ -150,11 +148,9 @@ async def talk(
         def chosen(name: str | None) -> tuple[BaseLlm, str]:
             return adapter, name or "scripted"
 
-        compaction = Compaction(
-            database, turns, lease, Summarizer(chosen, counter), counter, budget=4_000, rest=0.0
-        )
-        talk = Talk(database, inbox, turns, runtime, service, compaction, model)
-        yield talk
+        compaction = Compaction(database, turns, lease, Summarizer(chosen, counter), budget=4_000, rest=0.0)
+        one = Talk(database, inbox, turns, runtime, service, compaction, model)
+        yield one
         await compaction.aclose()
         await runtime.aclose()
         await provider.aclose()
@@ -185,7 +181,8 @@ async def test_of_300_turns_the_names_and_decisions_of_the_first_are_known_at_th
     at_30, at_300 = sizes[1], sizes[-1]
     assert at_300 < 1.5 * at_30
     assert min(times[-4:]) < 3 * max(times[:4])
-    ((text, _, tokens),) = await talk.summaries()
+    (found,) = await talk.summaries()
+    text, tokens = found.content, found.tokens
     assert tokens <= 4_000 // 8
     assert all(fact in text for fact in FACTS.values())
     assert 300 / 12 < len(talk.sums) < 300 / 5
@@ -240,5 +237,6 @@ async def test_it_is_given_up_when_a_new_turn_comes_and_done_when_that_has_ended
     await asyncio.wait_for(begun.wait(), 5)
     talk.compaction._summarizer.sum_up = held  # type: ignore[method-assign]
     await asyncio.wait_for(talk.ask("and now?"), 10)
-    ((text, *_),) = await talk.summaries()
+    (found,) = await talk.summaries()
+    text = found.content
     assert FACTS[1] in text
