@@ -15,6 +15,7 @@ from channels.desk import Desk
 from channels.receipts import Receipts
 from channels.words import Words
 from core.errors import StoreError
+from core.export import Form
 from core.inbound import Inbound
 from core.secrets import traced
 
@@ -35,7 +36,13 @@ COMMANDS: Mapping[Name, str] = {
 }
 
 #: Those that go by something behind them.
-_WITH_ARGUMENT: frozenset[Name] = frozenset({"model"})
+_WITH_ARGUMENT: Mapping[Name, str] = {"model": "NAME", "export": "json"}
+
+#: In which form a conversation is given, the first one unless another is asked for.
+FORMS: Sequence[Form] = ("md", "json")
+
+#: The most bytes of it. Discord: a bot may send files of 10 MiB.
+MOST_EXPORTED = 8 * 2**20
 
 _COMMAND = re.compile(rf"[/!]?(?P<name>{'|'.join(get_args(Name))})(?:\s+(?P<argument>[^\s?]+))?[.!]*", re.IGNORECASE)
 
@@ -143,13 +150,19 @@ class Commands:
             case "model":
                 return await self._model(session, asker.place, argument, say)
             case "export":
-                transcript = await self._desk.conversations.transcript(session)
-                return Said(say(words.EXPORTED), File("transcript.md", transcript.encode()))
+                return await self._export(session, argument, say)
             case "mute" | "listen":
                 await self._desk.conversations.mute(session, name == "mute")
                 return Said(say(words.MUTED if name == "mute" else words.LISTENING))
             case _:
                 return await self._status(session, say)
+
+    async def _export(self, session: str, wanted: str, say: Words) -> Said:
+        form = next((form for form in FORMS if form == (wanted.lower() or "md")), None)
+        if form is None:
+            return Said(say(words.NO_SUCH_FORM))
+        exported = await self._desk.conversations.exported(session, form, most=MOST_EXPORTED)
+        return Said(say(words.EXPORTED), File(f"transcript.{form}", exported.encode()))
 
     async def _stop(self, session: str, asker: Asker, say: Words) -> Said:
         halt = await self._desk.conversations.stop(session, author=asker.author, until=asker.until)
@@ -217,7 +230,13 @@ def command_in(text: str) -> tuple[Name, str] | None:
     name = next((name for name in COMMANDS if found and name == found["name"].lower()), None)
     if found is None or name is None or (found["argument"] and name not in _WITH_ARGUMENT):
         return None
-    return name, (found["argument"] or "").rstrip(".!")
+    argument = (found["argument"] or "").rstrip(".!")
+    if name == "export" and argument.lower() not in (
+        "",
+        *FORMS,
+    ):  # of what it may be, nobody chooses but by being there
+        return None
+    return name, argument
 
 
 def _help(say: Words) -> str:
@@ -226,4 +245,4 @@ def _help(say: Words) -> str:
 
 
 def _shown(name: Name) -> str:
-    return f"{name} NAME" if name in _WITH_ARGUMENT else name
+    return f"{name} {_WITH_ARGUMENT[name]}" if name in _WITH_ARGUMENT else name

@@ -8,7 +8,7 @@ from discord import app_commands
 from discord.http import Route
 
 from channels import words
-from channels.commands import COMMANDS, Name
+from channels.commands import COMMANDS, FORMS, Name
 
 #: What a command is, in Discord's own form; the rest is what Discord adds.
 _FIELDS = (
@@ -24,6 +24,9 @@ _FIELDS = (
 
 #: Discord: in the description of a command, or in the choices of an option.
 _MOST_DESCRIBED, MOST_CHOICES = 100, 25
+
+#: Those that have a way of their own to be told what they go by.
+_OWN = ("model", "export")
 
 Command = app_commands.Command[Any, ..., None] | app_commands.ContextMenu
 
@@ -42,8 +45,8 @@ class Givers(Protocol):
 
 def commands_of(takes: Givers) -> list[Command]:
     """All of them: in servers and direct messages, and wherever people are who have the app for themselves."""
-    made: list[Command] = [_plain(name, does, takes) for name, does in COMMANDS.items() if name != "model"]
-    made += [_model(takes), _ask(takes), _ask_about(takes)]
+    made: list[Command] = [_plain(name, does, takes) for name, does in COMMANDS.items() if name not in _OWN]
+    made += [_model(takes), _export(takes), _ask(takes), _ask_about(takes)]
     for command in made:
         command.allowed_contexts = app_commands.AppCommandContext(guild=True, dm_channel=True, private_channel=True)
         command.allowed_installs = app_commands.AppInstallationType(guild=True, user=True)
@@ -71,6 +74,15 @@ def _model(takes: Givers) -> Command:
     )
     command.autocomplete("name")(complete)
     return command
+
+
+def _export(takes: Givers) -> Command:
+    @app_commands.describe(form=_described(words.EXPORT_FORM))
+    @app_commands.choices(form=[app_commands.Choice(name=form, value=form) for form in FORMS])
+    async def give(interaction: discord.Interaction, form: str = "") -> None:
+        await takes.command(interaction, "export", form)
+
+    return app_commands.Command(name="export", description=_described(COMMANDS["export"]), callback=give)
 
 
 def _ask(takes: Givers) -> Command:

@@ -116,11 +116,11 @@ class Talk:
         assert isinstance(found, StoredSession)
         return found
 
-    async def summaries(self) -> list[sa.Row[Any]]:
+    async def summaries(self) -> list[Any]:
         c = messages.c
         async with self.database.read() as connection:
             query = sa.select(c.content, c.covers, c.tokens).where(c.covers.is_not(None))
-            return list((await connection.execute(query)).all())
+            return list(await connection.execute(query))
 
     async def reads(self) -> list[str]:
         return texts((await self.session()).events)
