@@ -32,6 +32,7 @@ from core.leadership import Leadership
 from core.lease import Lease
 from core.places import Places
 from core.pruning import Pruning
+from core.retention import Retention
 from core.runtime import AgentRuntime, warm_up
 from core.secrets import traced
 from core.sessions.adoption import adopt
@@ -99,6 +100,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)
         await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
+        retention = Retention(database, days=settings.retention_days)
+        await stack.enter_async_context(_beside(retention.run(), name="retention"))
         if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)

@@ -1,9 +1,10 @@
-"""The commands of what is kept: a conversation to take along."""
+"""The commands of what is kept: a conversation to take along, and what is to be deleted."""
 
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +14,9 @@ import typer
 from bot import logs
 from bot import settings as configuration
 from core import exported
-from core.errors import StoreError
+from core.errors import SettingsError, StoreError
 from core.export import pieces, runs
+from core.forgetting import Forgetting, Survey, Wish, wipe
 from core.store.database import Database
 from core.store.migrate import pending, verify
 
@@ -49,6 +51,41 @@ def export(
             typer.echo(f"{count} files are in {files}", err=True)
 
     _run(work)
+
+
+@app.command()
+def forget(
+    user: Annotated[str, typer.Option(help="What this person has said, by the platform's id.")] = "",
+    session: Annotated[str, typer.Option(help="A conversation, by its id.")] = "",
+    before: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="What is older (UTC).")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would take.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete what is stored of a person, of a conversation, or from before a day."""
+    if [bool(user), bool(session), before is not None].count(True) != 1:
+        raise SettingsError("forget: say one of --user ID, --session ID and --before DATE")
+    at = before.replace(tzinfo=UTC).timestamp() if before is not None else 0.0
+    wish = Wish(session=session, person=user, before=at)
+
+    async def work(database: Database) -> None:
+        forgetting = Forgetting(database)
+        survey = await forgetting.survey(wish)
+        for each in survey.whole:
+            typer.echo(f"all of   {each}")
+        for each in survey.parts:
+            typer.echo(f"parts of {each}")
+        typer.echo(f"{survey.messages} messages and {survey.files} files are in these {_count(survey)} conversations")
+        if dry_run or not (yes or await asyncio.to_thread(typer.confirm, "Delete it for good?")):
+            return
+        await forgetting.forget(wish)
+        await wipe(database)
+        typer.echo("deleted")
+
+    _run(work)
+
+
+def _count(survey: Survey) -> int:
+    return len(survey.whole) + len(survey.parts)
 
 
 async def _write_files(database: Database, session: str, folder: Path) -> int:

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -168,7 +169,8 @@ class Forgetting:
             calls = (tool_calls.c.session == session_id) & (tool_calls.c.begun_at < before)
             await connection.execute(sa.delete(tool_calls).where(calls, tool_calls.c.run.not_in(kept)))
             made = (artifacts.c.session == session_id) & (artifacts.c.created_at < before)
-            await connection.execute(sa.delete(artifacts).where(made, artifacts.c.run.not_in(kept)))
+            run = sa.func.coalesce(artifacts.c.run, "")
+            await connection.execute(sa.delete(artifacts).where(made, run.not_in(kept)))
             ended = (turns.c.session == session_id) & (turns.c.finished_at < before) & turns.c.origin.not_in(kept)
             await connection.execute(sa.delete(turns).where(ended, turns.c.id.not_in(kept)))
             answered = sa.exists().where(turns.c.session == session_id, turns.c.origin == inbox.c.turn)
@@ -237,10 +239,11 @@ async def _meant(connection: AsyncConnection, wish: Wish) -> tuple[list[str], li
     return [id_ for id_, whole in rows if whole], [id_ for id_, whole in rows if not whole]
 
 
-async def _hold(connection: AsyncConnection, session_id: str) -> sa.Row[tuple[str, str, str]] | None:
+async def _hold(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
     """Keep a session from all others until the end of the transaction, if it is there."""
     query = sa.select(sessions.c.id, sessions.c.app, sessions.c.user_id).where(sessions.c.id == session_id)
-    return (await connection.execute(query.with_for_update())).one_or_none()
+    row: sa.Row[Any] | None = (await connection.execute(query.with_for_update())).one_or_none()
+    return row
 
 
 async def _runs(connection: AsyncConnection, session_id: str) -> bool:
@@ -254,9 +257,9 @@ async def _bury(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> N
     await connection.execute(sa.update(inbox).where(which).values(**nothing, outcome=FORGOTTEN))
 
 
-async def _leave(connection: AsyncConnection, session: sa.Row[tuple[str, str, str]]) -> None:
-    """Remember that what was said there before is not to be read again; and of a place without any conversation, nothing
-    that tools have kept for it.
+async def _leave(connection: AsyncConnection, session: sa.Row[Any]) -> None:
+    """Remember that what was said there before is not to be read again; of a place without any conversation, forget
+    what tools have kept for it.
     """
     now = time.time()
     mark = {"session": session.id, "place": session.user_id, "author": "", "generation": 1, "outcome": "reset"}
@@ -270,12 +273,15 @@ async def _leave(connection: AsyncConnection, session: sa.Row[tuple[str, str, st
 
 
 async def _kept_since(connection: AsyncConnection, session_id: str, before: float) -> Sequence[str]:
-    """The runs of which something is not as old, or that wait for a decision."""
+    """The runs that have begun before and gone on since, and those that wait for a decision."""
     c = messages.c
     waits = c.held.is_not(None) & c.covers.is_(None)
-    query = sa.select(c.invocation_id).where(c.session == session_id, (c.created_at >= before) | waits).distinct()
-    found = (await connection.execute(query)).scalars().all()
-    runs = {run.removesuffix(correction_of("")) for run in found}
+    found = list[set[str]]()
+    for which in (c.created_at < before, c.created_at >= before, waits):
+        query = sa.select(c.invocation_id).where(c.session == session_id, which).distinct()
+        found.append({run.removesuffix(correction_of("")) for run in (await connection.execute(query)).scalars()})
+    old, young, waiting = found
+    runs = (old & young) | waiting
     return [*runs, *map(correction_of, runs)]
 
 

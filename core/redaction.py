@@ -7,7 +7,7 @@ his lines in what was read around a question. What others, or a model, have told
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.frames import MARK, SET_IN
 from core.inbound import Inbound
+from core.sessions import scopes
 from core.sessions.record import columns, measured, parsed, to_row
 from core.sessions.reopening import correction_of
 from core.sessions.spoken import Spoken
@@ -110,7 +111,8 @@ async def sessions_with(connection: AsyncConnection, person: str) -> tuple[list[
 async def _speakers(connection: AsyncConnection, session: str) -> set[str]:
     said = sa.select(inbox.c.author).where(inbox.c.session == session, inbox.c.outcome.is_distinct_from("overheard"))
     speakers = set((await connection.execute(said.distinct())).scalars()) - {""}
-    rows = sa.select(messages.c.spoken).where(messages.c.session == session, messages.c.role == "user")
+    is_ours = messages.c.invocation_id.endswith(correction_of(""))  # our own word to a model that named a wrong agent
+    rows = sa.select(messages.c.spoken).where(messages.c.session == session, messages.c.role == "user", ~is_ours)
     for spoken in (await connection.execute(rows)).scalars():
         speakers |= {who for who, _ in spoken["parts"] if who} if spoken else {None}  # said by one who is not known
     return speakers
@@ -164,10 +166,14 @@ async def redact(connection: AsyncConnection, session: str, person: Person) -> N
         if table is artifacts:
             await connection.execute(sa.delete(table).where(table.c.session == session, table.c.run.in_(runs)))
         else:
-            nothing = {"arguments": {}, "hash": "", "result": {}, "actions": None}
+            nothing: dict[str, Any] = {"arguments": {}, "hash": "", "result": {}, "actions": None}
             of_him = (table.c.session == session) & table.c.run.in_(runs)
             await connection.execute(sa.update(table).where(of_him).values(nothing))
+    place = sa.select(sessions.c.app, sessions.c.user_id).where(sessions.c.id == session)
+    of = (await connection.execute(place)).one_or_none()
+    owner = scopes.owners(of.app, of.user_id, session)["user"] if of is not None else ""
     for table, its in (
+        (state, (state.c.scope == "user") & (state.c.owner == owner)),
         (turns, turns.c.session == session),
         (tool_calls, tool_calls.c.session == session),
         (approvals, approvals.c.session == session),
@@ -207,27 +213,22 @@ async def _scrub(connection: AsyncConnection, table: sa.Table, its: sa.ColumnEle
 def _message(row: sa.Row[Any], person: Person, *, of_him: bool) -> dict[str, Any] | None:
     """The columns of a message without him; nothing if it has nothing of him."""
     event = parsed(row.event, row.id) if row.event else None
-    spoken, change = row.spoken, _emptied if of_him else person.scrubbed
+    told = Spoken.of(row.content, row.spoken)
+    spoken, asked = row.spoken, None
     if of_him and row.role == "user":
-        said = Spoken.of(row.content, spoken)
-        parts = said.parts if said is not None else (("", row.content),)
-        theirs = [
-            (who, DELETED if said is None or who == person.id else person.scrubbed(words)) for who, words in parts
-        ]
-        people = {id_: name for id_, name in (said.people if said else {}).items() if id_ != person.id}
-        kept = Spoken(tuple(("" if who == person.id else who, words) for who, words in theirs), people)
-        spoken, change = kept.to_json(), lambda _text: kept.text
-    elif spoken is not None and person.id in spoken["people"]:
-        text, people = person.scrubbed(row.content), {**spoken["people"]}
-        del people[person.id]
-        said = Spoken.of(row.content, spoken)
-        parts = [(who, person.scrubbed(words)) for who, words in said.parts] if said else [("", text)]
-        spoken = Spoken(tuple(parts), people).to_json()
+        parts = told.parts if told is not None else ((person.id, row.content),)
+        kept = [("", DELETED) if who == person.id else (who, person.scrubbed(words)) for who, words in parts]
+        people = {id_: name for id_, name in (told.people if told else {}).items() if id_ != person.id}
+        left = Spoken(tuple(kept), people)
+        spoken, asked = left.to_json(), left.text
+    elif told is not None and person.id in told.people:
+        people = {id_: name for id_, name in told.people.items() if id_ != person.id}
+        spoken = Spoken(tuple((who, person.scrubbed(words)) for who, words in told.parts), people).to_json()
     if event is None:
-        content = change(row.content)
+        content = asked or (DELETED if of_him and row.content.strip() else person.scrubbed(row.content))
         calls = [_call(call, person, of_him=of_him) for call in row.tool_calls or ()]
         return {"content": content, "tool_calls": calls, "spoken": spoken, "tokens": estimate(content) + 4}
-    clean = _cleaned(event, change, person, of_him=of_him)
+    clean = _cleaned(event, person, of_him=of_him, asked=asked)
     if clean == event and spoken == row.spoken:
         return None
     words, tokens = measured(clean)
@@ -242,34 +243,39 @@ def _call(call: Mapping[str, str], person: Person, *, of_him: bool) -> dict[str,
     }
 
 
-def _emptied(text: str) -> str:
-    return DELETED if text.strip() else text
+def _cleaned(event: Event, person: Person, *, of_him: bool, asked: str | None) -> Event:
+    """An event without him; the calls and answers stay, empty of what they say if it is of him.
 
-
-def _cleaned(event: Event, change: Callable[[str], str], person: Person, *, of_him: bool) -> Event:
-    """An event with its texts changed; the calls and answers stay, empty of what they say if it is of him."""
-    parts = [_part(part, change, person, of_him=of_him) for part in (event.content and event.content.parts) or ()]
-    content = event.content.model_copy(update={"parts": [part for part in parts if part]}) if event.content else None
+    Args:
+        asked: what is left of what was asked, if that is the event.
+    """
+    content = event.content
+    if content is not None and asked is not None:
+        content = content.model_copy(update={"parts": [types.Part(text=asked)]})
+    elif content is not None:
+        parts = [_part(part, person, of_him=of_him) for part in content.parts or ()]
+        content = content.model_copy(update={"parts": [part for part in parts if part]})
     delta = {} if of_him else person.without(event.actions.state_delta)
-    actions = event.actions.model_copy(update={"state_delta": delta})
-    update: dict[str, Any] = {"content": content, "actions": actions}
+    update: dict[str, Any] = {"content": content, "actions": event.actions.model_copy(update={"state_delta": delta})}
     if of_him:
         update |= {"grounding_metadata": None, "citation_metadata": None, "error_message": None}
     return event.model_copy(update=update)
 
 
-def _part(part: types.Part, change: Callable[[str], str], person: Person, *, of_him: bool) -> types.Part | None:
-    if part.thought or (of_him and (part.inline_data or part.file_data)):
-        return None if of_him else part.model_copy(update={"text": part.text and person.scrubbed(part.text)})
+def _part(part: types.Part, person: Person, *, of_him: bool) -> types.Part | None:
+    if of_him and (part.thought or part.inline_data or part.file_data):
+        return None
     if part.text:
-        return types.Part(text=change(part.text))
+        text = DELETED if of_him and part.text.strip() else person.scrubbed(part.text)
+        return part if text == part.text else types.Part(text=text, thought=part.thought)
+    signed = {"thought_signature": None} if of_him else {}
     if call := part.function_call:
         args = _asks(call.args) if of_him else person.without(call.args)
-        return part.model_copy(update={"function_call": call.model_copy(update={"args": args})})
+        return part.model_copy(update={"function_call": call.model_copy(update={"args": args}), **signed})
     if answer := part.function_response:
         told = {"deleted": True} if of_him else person.without(answer.response)
         update = {"response": told, **({"parts": None} if of_him else {})}
-        return part.model_copy(update={"function_response": answer.model_copy(update=update)})
+        return part.model_copy(update={"function_response": answer.model_copy(update=update), **signed})
     return part
 
 
