@@ -109,7 +109,7 @@ class SlackChannel:
         commands, take = self._intake.commands, self._gaps.hear
         self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
         self._shortcuts = Shortcuts(
-            self._surface_of, self._people, self._private, commands, take, direct=settings.direct
+            self._surface_of, self._names, self._private, commands, take, direct=settings.direct
         )
         self.routes = list[web.AbstractRouteDef]()
         if vault is not None and self._workspaces is not None:

@@ -17,11 +17,15 @@ log = logging.getLogger(__name__)
 
 
 class Names:
-    """Asks Slack for the names that stand in what was said, and remembers them for a while."""
+    """Asks Slack for the names that stand in what was said, and remembers them for a while.
+
+    Attributes:
+        people: those of one's own.
+    """
 
     def __init__(self, api: SlackApi, people: People, *, patience: float = PATIENCE) -> None:
         self._api = api
-        self._people = people
+        self.people = people
         self._patience = patience
         self._channels: dict[str, tuple[str, float]] = {}
         self._groups: dict[str, tuple[dict[str, str], float]] = {}  # by their workspaces
@@ -34,7 +38,7 @@ class Names:
         people = {*users}.union(*map(users_named, said))
         channels = list(set[str]().union(*map(channels_named, said)))
         names, called, groups = await asyncio.gather(
-            self._people.names(team, people),
+            self.people.names(team, people),
             asyncio.gather(*(self._channel(team, channel) for channel in channels)),
             self._groups_of(team) if any(map(groups_named, said)) else _nobody(),
         )
