@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import asdict
 from functools import partial
+from types import MappingProxyType
 
 from google.genai.types import Part
 
@@ -51,6 +52,7 @@ class Answerer:
     """Runs turns for the worker.
 
     Args:
+        runtime: of the agent that answers unless the turn names one of the `others`.
         channels: the adapters by name.
         time_limit: the most seconds that one run of the agent may take.
         most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
@@ -73,8 +75,10 @@ class Answerer:
         most_attempts: int = MOST_ATTEMPTS,
         extras: Set[Extra] = EXTRAS,
         allowance: Allowance = ALLOWANCE,
+        others: Mapping[str, AgentRuntime] = MappingProxyType({}),
     ) -> None:
         self._runtime = runtime
+        self._others = others
         self._turns = turns
         self._channels = channels
         self._time_limit = time_limit
@@ -245,6 +249,8 @@ class Answerer:
                 await self._show(turn, reply, turn.text, files, await self._approvals.asked(turn.id))
             elif turn.kind == "approval" and turn.run is None:
                 await self._close(turn, reply, words.FORGOTTEN, "cancelled", "nothing waits for it any more")
+            elif turn.kind == "approval" and self._others and turn.agent not in self._others:
+                await self._close(turn, reply, words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone")
             elif turn.attempt > self._most_attempts:
                 cause = f"{self._most_attempts} workers did not live to its end"
                 await self._close(turn, reply, words.TRIED, "failed", cause)
@@ -296,14 +302,15 @@ class Answerer:
             await asyncio.wait([saying])
 
     async def _say(self, turn: Turn, reply: Reply, tools: Tools) -> StreamEvent:
+        runtime = self._others.get(turn.agent, self._runtime)
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
         heard = [await channel.read(message) for message in turn.messages]
         files: Sequence[Part] = ()
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
-            takes = self._runtime.takes(turn.model)
+            takes = runtime.takes(turn.model)
             heard, files = await self._attachments.read(channel, turn.messages, heard, takes)
-        events = self._runtime.stream(
+        events = runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
             text=await self._context.joined(turn, channel, heard),

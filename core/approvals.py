@@ -17,7 +17,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.asks import ALWAYS, Ask, Decision
+from core.asks import Ask, Decision, always
 from core.inbound import Inbound
 from core.secrets import traced
 from core.sessions import scopes
@@ -65,6 +65,7 @@ class Approval:
 
     Attributes:
         turn_id: the turn that asks.
+        agent: the name of the agent whose tool it is.
         askers: the authors of what led to it.
         approvers: who may decide.
         chunks: the platform's ids of the messages that show it.
@@ -76,6 +77,7 @@ class Approval:
 
     id: str
     turn_id: str
+    agent: str
     session_id: str
     tool: str
     arguments: Any
@@ -311,7 +313,7 @@ class Approvals:
         if verdict == "always":
             of = scopes.owners("", "", approval.session_id)
             told = {"by": person and person.id, "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")}
-            await scopes.write(connection, of, {f"{ALWAYS}{approval.tool}": told})
+            await scopes.write(connection, of, {always(approval.agent, approval.tool): told})
         await self._go_on(connection, approval, now)
         decider = person.name if person else ""
         return Decided(replace(approval, verdict=verdict, decider=decider, decided_at=now), is_first=True)
@@ -335,7 +337,11 @@ class Approvals:
 async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Approval]:
     """Those of sessions that were not started over since."""
     lives = (sessions.c.id == approvals.c.session) & (sessions.c.generation == approvals.c.generation)
-    query = sa.select(approvals, turns.c.origin).join(turns, turns.c.id == approvals.c.turn).join(sessions, lives)
+    query = (
+        sa.select(approvals, turns.c.origin, turns.c.agent)
+        .join(turns, turns.c.id == approvals.c.turn)
+        .join(sessions, lives)
+    )
     rows = (await connection.execute(query.where(where).order_by(approvals.c.asked_at, approvals.c.id))).all()
     found = []
     for row in rows:
@@ -349,6 +355,7 @@ def _approval(row: sa.Row[Any], inbound: Inbound) -> Approval:
     return Approval(
         id=row.id,
         turn_id=row.turn,
+        agent=row.agent,
         session_id=row.session,
         tool=row.tool,
         arguments=row.arguments,

@@ -15,7 +15,7 @@ from channels.calls import RefusedError
 from channels.commands import Commands
 from channels.intake import Call
 from channels.slack.commands import asking
-from channels.slack.hearing import NAME, Direct, attachment, session_id
+from channels.slack.hearing import NAME, Direct, attachment, session_id, spots
 from channels.slack.people import People
 from channels.slack.private import Private, Visitor, team_of_deed
 from channels.slack.surface import SlackSurface
@@ -122,6 +122,7 @@ class Shortcuts:
             text=_about(asked, kept["text"], plain(names[author])),
             sent_at=time.time(),
             attachments=tuple(Attachment(**file) for file in kept["files"]),
+            spots=spots(team, channel),
         )
         try:
             ts = await self._surface(question).announce(f"**{inert(names[user])}**: {inert(asked)}")
