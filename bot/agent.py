@@ -1,7 +1,7 @@
 """The agents that the settings ask for: brought along, or built in; one, or the several of `agents.toml`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dotenv import dotenv_values
@@ -32,10 +32,12 @@ class Crew:
 
     Attributes:
         apps: what runs them, by their names, the default's first.
+        lines: by their names, what the file says is shown while their tools run.
     """
 
     agents: Agents
     apps: Mapping[str, App]
+    lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def default(self) -> App:
@@ -94,7 +96,8 @@ def _several(settings: Settings, file: Path, choice: Choice, plugins: Sequence[B
         name: Agent(name, said.agents[name].description, models(app, choice), said.agents[name].chosen_at)
         for name, app in apps.items()
     }
-    return Crew(Agents(said.default, known, said.places), apps)
+    lines = {name: table.progress for name, table in said.agents.items()}
+    return Crew(Agents(said.default, known, said.places), apps, lines)
 
 
 def _config(settings: Settings, name: str, table: Table) -> AgentConfig:

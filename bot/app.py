@@ -163,7 +163,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
 def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, settings: Settings) -> AgentRuntime:
     root = app.root_agent.name if app.root_agent else ""
     sessions = SessionService(database, counter, budget=settings.history_tokens, agent=root, home=crew.agents.default)
-    return AgentRuntime(app, sessions, artifacts=Artifacts(database))
+    return AgentRuntime(app, sessions, artifacts=Artifacts(database), lines=crew.lines.get(app.name, {}))
 
 
 @asynccontextmanager

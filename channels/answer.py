@@ -330,11 +330,9 @@ class Answerer:
                     case "step_reset":
                         reply.replace(reply.say.ending(storable(event.text)))
                     case "tool_start":
-                        tools.began(event.call_id)
-                        reply.status(reply.say.using(event.tool))
+                        reply.status(tools.began(event, reply.say))
                     case "tool_end":
-                        tools.ended(event.call_id)
-                        reply.status("")
+                        reply.status(tools.ended(event))
                     case "error" if event.error is not None and not event.call_id:
                         raise event.error
                     case "done":

@@ -65,7 +65,6 @@ class Approval:
 
     Attributes:
         turn_id: the turn that asks.
-        agent: the name of the agent whose tool it is.
         askers: the authors of what led to it.
         approvers: who may decide.
         chunks: the platform's ids of the messages that show it.
@@ -73,11 +72,11 @@ class Approval:
         verdict: None as long as nobody has decided.
         decider: the name of who has.
         decided_at: in seconds since the epoch.
+        agent: the name of the one whose tool it is.
     """
 
     id: str
     turn_id: str
-    agent: str
     session_id: str
     tool: str
     arguments: Any
@@ -91,6 +90,7 @@ class Approval:
     verdict: Verdict | None = None
     decider: str = ""
     decided_at: float = 0.0
+    agent: str = ""
 
     def may_decide(self, person: Person) -> bool:
         is_asker = person.id in self.askers
@@ -355,7 +355,6 @@ def _approval(row: sa.Row[Any], inbound: Inbound) -> Approval:
     return Approval(
         id=row.id,
         turn_id=row.turn,
-        agent=row.agent,
         session_id=row.session,
         tool=row.tool,
         arguments=row.arguments,
@@ -368,5 +367,6 @@ def _approval(row: sa.Row[Any], inbound: Inbound) -> Approval:
         inbound=inbound,
         verdict=row.decision,
         decider=row.decider or "",
+        agent=row.agent,
         decided_at=row.decided_at or 0.0,
     )

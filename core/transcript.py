@@ -16,8 +16,8 @@ from core.store.schema import feedback, messages, sessions, turns
 async def transcript(connection: AsyncConnection, session_id: str) -> str:
     """What was said in a conversation since it was last started over, as Markdown: when, by whom, the tools that were
     used by their names, and what readers thought of the answers. Where several people speak, each message begins with
-    the speaker's name; where several of the bot's agents have answered, the one's that did stands there. Empty if nothing
-    was said.
+    the speaker's name; where several of the bot's agents have answered, the one's that did stands there. Empty if
+    nothing was said.
     """
     lives = sessions.c.id == messages.c.session, sessions.c.generation == messages.c.generation
     query = sa.select(messages).join(sessions, sa.and_(*lives)).where(messages.c.session == session_id)
@@ -25,16 +25,15 @@ async def transcript(connection: AsyncConnection, session_id: str) -> str:
     if not rows:
         return ""
     thought = await _thought(connection, session_id)
-    answered = sa.select(sa.func.coalesce(turns.c.run, turns.c.origin), turns.c.agent).where(
-        turns.c.session == session_id
-    )
-    agents = dict((await connection.execute(answered.order_by(turns.c.created_at))).tuples().all())
+    run = sa.func.coalesce(turns.c.run, turns.c.origin)
+    answered = sa.select(run, turns.c.agent).where(turns.c.session == session_id).order_by(turns.c.created_at)
+    agents = {row[0]: row[1] for row in await connection.execute(answered)}
     named = agents if len(set(agents.values())) > 1 else {}
     corrections = {correction_of(row.invocation_id): row.invocation_id for row in rows}
     pieces = [f"# Conversation `{session_id}`"]
-    for run, of_run in groupby(rows, key=lambda row: str(corrections.get(row.invocation_id, row.invocation_id))):
-        pieces += _run(run, list(of_run), named.get(run, ""))
-        if verdicts := thought.get(run):
+    for id_, of_run in groupby(rows, key=lambda row: str(corrections.get(row.invocation_id, row.invocation_id))):
+        pieces += _run(id_, list(of_run), named.get(id_, ""))
+        if verdicts := thought.get(id_):
             counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(verdicts.items()))
             pieces.append(f"*Feedback: {counted}*")
     return "\n\n".join(pieces) + "\n"
