@@ -177,7 +177,8 @@ class Compaction:
         if not piece.rows:
             return
         most = min(MOST, self._budget // PART)
-        summed = await self._summarizer.sum_up(piece.before, piece.rows, model=session.model, most=most)
+        asked = {"agent": turn.agent, "model": session.model}
+        summed = await self._summarizer.sum_up(piece.before, piece.rows, most=most, **asked)
         async with self._writing() as connection:
             if await self._is_ours(connection, session):
                 await self._keep(connection, turn, piece, summed)

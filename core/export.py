@@ -194,7 +194,7 @@ def _message(row: sa.Row[Any]) -> Message:
 
 
 def _of_turn(row: sa.Row[Any]) -> dict[str, Any]:
-    names = ("id", "kind", "state", "model", "attempt", "usage", "cost", "created_at", "finished_at")
+    names = ("id", "kind", "state", "agent", "model", "attempt", "usage", "cost", "created_at", "finished_at")
     return {name: value for name, value in row._mapping.items() if name in names and value is not None}
 
 
@@ -236,11 +236,11 @@ async def pieces(
 async def _about(database: Database, session_id: str) -> dict[str, Any]:
     async with database.read() as connection:
         row = (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()
-    return (
-        {}
-        if row is None
-        else {"agent": row.app, "place": row.user_id, "model": row.model, "generation": row.generation}
-    )
+        answered = sa.select(turns.c.agent).where(turns.c.session == session_id).distinct()
+        agents = sorted(filter(None, (await connection.execute(answered)).scalars()))
+    if row is None:
+        return {}
+    return {"place": row.user_id, "model": row.model, "generation": row.generation, "agents": agents or [row.app]}
 
 
 class _Markdown:
@@ -248,8 +248,10 @@ class _Markdown:
 
     def __init__(self, session_id: str) -> None:
         self._session = session_id
+        self._are_several = False
 
-    def begin(self, _about: Mapping[str, Any]) -> str:
+    def begin(self, about: Mapping[str, Any]) -> str:
+        self._are_several = len(about.get("agents", ())) > 1
         return f"# Conversation `{self._session}`\n"
 
     def run(self, run: Run) -> str:
@@ -267,7 +269,7 @@ class _Markdown:
                 continue
             used = [call for call in message.calls if "output" not in call]
             if message.text or used or message.files:
-                yield f"## {message.by}, {_moment(message.at)}"
+                yield f"## {message.by}{self._agent(run, message)}, {_moment(message.at)}"
             if message.text:
                 yield message.text
             yield from (f"*Used `{call['name']}`:* {_code(call.get('input') or '{}')}" for call in used)
@@ -285,6 +287,12 @@ class _Markdown:
             yield f"*Feedback: {counted}*"
         if run.turn and (spent := _spent(run.turn)):
             yield f"*{spent}*"
+
+    def _agent(self, run: Run, message: Message) -> str:
+        """Which of the bot's agents it was, where there are several and its name is another one."""
+        agent = (run.turn or {}).get("agent")
+        is_told = self._are_several and agent and message.role != "user" and agent != message.author
+        return f" ({agent})" if is_told else ""
 
 
 class _Json:

@@ -241,8 +241,9 @@ async def _meant(connection: AsyncConnection, wish: Wish) -> tuple[list[str], li
 
 async def _hold(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
     """Keep a session from all others until the end of the transaction, if it is there."""
-    query = sa.select(sessions.c.id, sessions.c.app, sessions.c.user_id).where(sessions.c.id == session_id)
-    row: sa.Row[Any] | None = (await connection.execute(query.with_for_update())).one_or_none()
+    query = sa.select(sessions.c.id, sessions.c.user_id).where(sessions.c.id == session_id)
+    held: Any = await connection.execute(query.with_for_update())
+    row: sa.Row[Any] | None = held.one_or_none()
     return row
 
 
@@ -265,11 +266,11 @@ async def _leave(connection: AsyncConnection, session: sa.Row[Any]) -> None:
     mark = {"session": session.id, "place": session.user_id, "author": "", "generation": 1, "outcome": "reset"}
     mark |= {"event_key": f"forgotten:{session.id}:{now}", "sent_at": now, "accepted_at": now}
     await connection.execute(sa.insert(inbox).values(mark))
-    others = sa.select(sessions.c.id).where(sessions.c.app == session.app, sessions.c.user_id == session.user_id)
+    others = sa.select(sessions.c.id).where(sessions.c.user_id == session.user_id)
     if (await connection.execute(others.limit(1))).first() is None:
-        owner = scopes.owners(session.app, session.user_id, "")["user"]
         for table in (state, artifacts):
-            await connection.execute(sa.delete(table).where(table.c.scope == "user", table.c.owner == owner))
+            of_place = (table.c.scope == "user") & scopes.is_of(table.c.owner, session.user_id)
+            await connection.execute(sa.delete(table).where(of_place))
 
 
 async def _kept_since(connection: AsyncConnection, session_id: str, before: float) -> Sequence[str]:

@@ -169,11 +169,9 @@ async def redact(connection: AsyncConnection, session: str, person: Person) -> N
             nothing: dict[str, Any] = {"arguments": {}, "hash": "", "result": {}, "actions": None}
             of_him = (table.c.session == session) & table.c.run.in_(runs)
             await connection.execute(sa.update(table).where(of_him).values(nothing))
-    place = sa.select(sessions.c.app, sessions.c.user_id).where(sessions.c.id == session)
-    of = (await connection.execute(place)).one_or_none()
-    owner = scopes.owners(of.app, of.user_id, session)["user"] if of is not None else ""
+    of = await connection.scalar(sa.select(sessions.c.user_id).where(sessions.c.id == session)) or ""
     for table, its in (
-        (state, (state.c.scope == "user") & (state.c.owner == owner)),
+        (state, (state.c.scope == "user") & scopes.is_of(state.c.owner, of)),
         (turns, turns.c.session == session),
         (tool_calls, tool_calls.c.session == session),
         (approvals, approvals.c.session == session),

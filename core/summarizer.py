@@ -19,8 +19,9 @@ from core.frames import MARK, frame, lines, plain
 from core.models.provider import Usage
 from core.tokens import TokenCounter
 
-#: Gives the model that sums up a session, and the name by which it is asked: told the one that was chosen for it.
-Model = Callable[[str | None], tuple[BaseLlm, str]]
+#: Gives the model that sums up a session, and the name by which it is asked: told the agent that answers there, and the
+#: model that was chosen for it.
+Model = Callable[[str, str | None], tuple[BaseLlm, str]]
 
 #: The most characters of one message that are read: of what people and agents say, and of what tools are told and tell.
 WORDS, CALLS = 16_000, 1_500
@@ -76,18 +77,21 @@ class Summarizer:
         self._model = model
         self._counter = counter
 
-    async def sum_up(self, before: str, rows: Sequence[sa.Row[Any]], *, model: str | None, most: int) -> Summed:
+    async def sum_up(
+        self, before: str, rows: Sequence[sa.Row[Any]], *, agent: str = "", model: str | None, most: int
+    ) -> Summed:
         """One summary of the one `before` and of what was said behind it.
 
         Args:
             rows: of `messages`, oldest first.
+            agent: the name of the one that answers in the session.
             model: the full name of the one that was chosen for the session.
             most: the tokens that it may have; of a longer one, the beginning is taken.
 
         Raises:
             ProviderError: the model could not answer, or has not come to an end.
         """
-        llm, name = self._model(model)
+        llm, name = self._model(agent, model)
         noted = [f"{MARK}{line}" for line in plain(before).splitlines()]
         frames = [frame("What was noted so far", noted)] if noted else []
         frames.append(frame("What was said after that" if noted else "What was said", _told(rows)))

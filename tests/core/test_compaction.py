@@ -145,7 +145,7 @@ async def talk(
         runtime = AgentRuntime(app, service)
         lease = turns._lease
 
-        def chosen(name: str | None) -> tuple[BaseLlm, str]:
+        def chosen(_agent: str, name: str | None) -> tuple[BaseLlm, str]:
             return adapter, name or "scripted"
 
         compaction = Compaction(database, turns, lease, Summarizer(chosen, counter), budget=4_000, rest=0.0)
