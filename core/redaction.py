@@ -64,16 +64,12 @@ class Person:
         """Lines without those that are his in a frame."""
         is_his = False
         for line in lines:
-            if line.startswith(MARK) and not line.startswith(SET_IN.rstrip()):
-                is_his = any(line.startswith(f"{MARK}{name}: ") for name in self.names)
-                yield f"{MARK}{DELETED}" if is_his else line
-            elif line.startswith(MARK.rstrip()):
-                is_his = is_his or any(line.startswith(f"{MARK}{name}: ") for name in self.names)
-                if not is_his or not line.startswith(SET_IN.rstrip()):
+            if line.startswith(SET_IN) or line == SET_IN.rstrip():  # the one before goes on
+                if not is_his:
                     yield line
-            else:
-                is_his = False
-                yield line
+                continue
+            is_his = any(line.startswith(f"{MARK}{name}: ") for name in self.names)
+            yield f"{MARK}{DELETED}" if is_his else line
 
     def without(self, value: Any) -> Any:
         """The same of what JSON holds."""
@@ -162,13 +158,10 @@ async def redact(connection: AsyncConnection, session: str, person: Person) -> N
     answering = {*(await connection.execute(own)).scalars()}
     await connection.execute(sa.update(turns).where(turns.c.id.in_(answering)).values(_nothing_of(turns)))
     await connection.execute(sa.delete(approvals).where(approvals.c.turn.in_(answering)))
-    for table in (artifacts, tool_calls):
-        if table is artifacts:
-            await connection.execute(sa.delete(table).where(table.c.session == session, table.c.run.in_(runs)))
-        else:
-            nothing: dict[str, Any] = {"arguments": {}, "hash": "", "result": {}, "actions": None}
-            of_him = (table.c.session == session) & table.c.run.in_(runs)
-            await connection.execute(sa.update(table).where(of_him).values(nothing))
+    await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session, artifacts.c.run.in_(runs)))
+    called = (tool_calls.c.session == session) & tool_calls.c.run.in_(runs)
+    nothing = {"arguments": {}, "hash": "", "result": {"deleted": True}, "actions": None}
+    await connection.execute(sa.update(tool_calls).where(called).values(nothing))
     of = await connection.scalar(sa.select(sessions.c.user_id).where(sessions.c.id == session)) or ""
     for table, its in (
         (state, (state.c.scope == "user") & scopes.is_of(state.c.owner, of)),
