@@ -288,7 +288,7 @@ class Inbox:
         Returns:
             What else waited.
         """
-        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
+        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None, receipt=None))
         generation = await self._service.begin_generation(connection, session_id)
         here = inbox.c.session == session_id
         later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
