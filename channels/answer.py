@@ -377,7 +377,7 @@ class Answerer:
             await reply.close(said, Priority.ERROR, ending=say.apology(sentence, turn.id), controls=controls)
         else:
             is_stopped = cause == turns.STOP
-            controls = self._under(turn, say, self._extras - {"feedback"}) if is_stopped else []
+            controls = self._under(turn, say, self._extras - {"feedback", "why"}) if is_stopped else []
             await reply.close(said, ending=say(sentence), controls=controls)
         await self._turns.end(turn, state, error=cause, receipt=self._receipt(turn))
 

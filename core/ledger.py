@@ -123,20 +123,23 @@ class Ledger:
         if author is not None:
             query = query.where(sa.exists().where(inbox.c.turn == turns.c.origin, inbox.c.author == author))
         async with self._database.read() as connection:
-            return (await connection.execute(query)).scalar_one_or_none()
+            turn_id: str | None = (await connection.execute(query)).scalar_one_or_none()
+        return turn_id
 
     async def of_message(self, session_id: str, message_id: str, event_key: str) -> str | None:
-        """The newest turn of a session whose reply has that message, or that answers the message of that key.
+        """The newest turn that answers the message of that key, or of a session, whose reply has that message.
 
         Raises:
             StoreError: the database cannot be read.
         """
         asked = sa.select(inbox.c.turn).where(inbox.c.event_key == event_key).scalar_subquery()
-        query = _of_session(session_id).add_columns(turns.c.chunks, (turns.c.origin == asked).label("answers"))
-        newest_first = query.order_by(turns.c.created_at.desc()).limit(_LOOK)
+        newest_first = turns.c.created_at.desc()
+        answers = sa.select(turns.c.id).where(turns.c.origin == asked).order_by(newest_first).limit(1)
+        shown = _of_session(session_id).add_columns(turns.c.chunks).order_by(newest_first).limit(_LOOK)
         async with self._database.read() as connection:
-            rows = (await connection.execute(newest_first)).all()
-        return next((row.id for row in rows if row.answers or message_id in (row.chunks or ())), None)
+            found: str | None = (await connection.execute(answers)).scalar_one_or_none()
+            rows = () if found else (await connection.execute(shown)).all()
+        return found or next((row.id for row in rows if message_id in (row.chunks or ())), None)
 
 
 def _of_session(session_id: str) -> sa.Select[Any]:

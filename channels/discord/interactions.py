@@ -13,6 +13,7 @@ from channels.discord.hearing import (
     NAME,
     aside,
     attachments_of,
+    event_key,
     place,
     sent_at,
     session_id,
@@ -62,6 +63,9 @@ class Interactions:
 
     async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None:
         """Do what a command asks for, and tell it to who gave it, and to nobody else."""
+        await self._give(interaction, lambda asker: self._intake.commands.run(name, argument, asker))
+
+    async def _give(self, interaction: discord.Interaction, do: Callable[[Asker], Awaitable[Said]]) -> None:
         if self._work.is_ending:
             return
         with self._work.under_way():
@@ -69,7 +73,7 @@ class Interactions:
             if refusal := self._refusal(interaction):
                 said = Said(refusal)
             else:
-                said = await self._intake.commands.run(name, argument, self._asker(interaction))
+                said = await do(self._asker(interaction))
             await self._answer(interaction, said)
 
     async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
@@ -90,6 +94,14 @@ class Interactions:
         asked = f"{ABOUT.format(name=message.author.display_name)}\n{quoted(said)}" if said or files else ""
         shown = quoted(headline(said or files[0].name, _MOST_ABOUT)) if asked else ""
         await self._ask(interaction, asked, files, shown=f"{shown}\n-# {message.jump_url}")
+
+    async def why(self, interaction: discord.Interaction, message: discord.Message) -> None:
+        """Tell what an answer was made of, by one of its messages or by its question."""
+        await self._give(interaction, lambda asker: self._why(asker, message))
+
+    async def _why(self, asker: Asker, message: discord.Message) -> Said:
+        key = event_key(message.channel.id, message.id)
+        return await self._intake.commands.why_of(str(message.id), key, asker)
 
     async def pressed(self, interaction: discord.Interaction, button: str) -> None:
         """Do what a button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
