@@ -1,7 +1,7 @@
 """The ledger: what there is to tell of a turn, to who asked and to operators, out of all the rows that know of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -49,6 +49,8 @@ class Account:
         led_by: what was decided for it to begin, where it goes on with what another turn had asked for.
         again: the turns that have answered the same messages once more.
         created_at, finished_at: in seconds since the epoch.
+        is_reset: whether its conversation was started over since.
+        app: the ADK app that its session is of.
     """
 
     id: str
@@ -73,7 +75,8 @@ class Account:
     again: tuple[str, ...]
     created_at: float
     finished_at: float | None
-    is_reset: bool = field(default=False)
+    is_reset: bool = False
+    app: str = ""
 
     @property
     def seconds(self) -> float | None:
@@ -150,8 +153,8 @@ def _of_session(session_id: str) -> sa.Select[Any]:
 
 async def _account(connection: AsyncConnection, turn: sa.Row[Any]) -> Account:
     asked = await answered_by(connection, turn.origin)
-    generation = sa.select(sessions.c.generation).where(sessions.c.id == turn.session)
-    lives = (await connection.execute(generation)).scalar_one_or_none() == turn.generation
+    of_it = sa.select(sessions.c.generation, sessions.c.app).where(sessions.c.id == turn.session)
+    session = (await connection.execute(of_it)).one_or_none()
     receipt = Receipt.from_json(turn.receipt)
     again = sa.select(turns.c.id).where(turns.c.origin == turn.origin, turns.c.id != turn.id)
     again = again.where(turns.c.created_at > turn.created_at).order_by(turns.c.created_at)
@@ -179,7 +182,8 @@ async def _account(connection: AsyncConnection, turn: sa.Row[Any]) -> Account:
         again=tuple((await connection.execute(again)).scalars()),
         created_at=turn.created_at,
         finished_at=turn.finished_at,
-        is_reset=not lives,
+        is_reset=session is None or session.generation != turn.generation,
+        app=session.app if session is not None else "",
     )
 
 
