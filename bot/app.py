@@ -31,10 +31,11 @@ from core.inbox import Inbox
 from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
+from core.ledger import Ledger
 from core.places import Places
 from core.pruning import Pruning
 from core.retention import Retention
-from core.runtime import AgentRuntime, warm_up
+from core.runtime import AgentRuntime
 from core.secrets import traced
 from core.sessions.adoption import adopt
 from core.sessions.service import SessionService
@@ -46,6 +47,7 @@ from core.summarizer import Summarizer
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
 from core.vault import Vault
+from core.warming import warm_up
 from core.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -147,8 +149,16 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             allowance=settings.allowance,
             others=runtimes,
         )
-        feedback = Feedback(database)
-        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, settings.follow)
+        desk = Desk(
+            inbox,
+            conversations,
+            Feedback(database),
+            answerer.reshow,
+            approvals,
+            answerer.reask,
+            Ledger(database),
+            settings.follow,
+        )
         routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
         if not channels:
             raise SettingsError(NO_TOKENS)

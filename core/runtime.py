@@ -1,15 +1,14 @@
 """Runs the agent for a session and tells what it says while it runs."""
 
-import importlib
 import logging
 import re
-import sys
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
-from types import MappingProxyType, ModuleType
-from typing import Any, cast
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
@@ -20,9 +19,8 @@ from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
 from google.adk.events.event import Event
 from google.adk.memory import InMemoryMemoryService
-from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import Runner
-from google.adk.sessions import InMemorySessionService, Session
+from google.adk.sessions import Session
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
@@ -35,6 +33,7 @@ from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
 from core.models.provider import MOST_TAKE, Takes
 from core.progress import BUILT_IN, lines_of
+from core.sessions.extent import Extent
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
 from core.sessions.spoken import Spoken
@@ -209,10 +208,18 @@ class AgentRuntime:
             runner.artifact_service = self._artifacts.of(run_id, generation)
         message: types.Content = types.UserContent(parts=[types.Part(text=text), *media])
         steps = Steps(self._lines)
+        config = ChosenRun(
+            model=model,
+            streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
+            max_llm_calls=self.max_llm_calls,
+            tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
+        )
         try:
             if run_id is not None:
                 whose = {"user_id": user_id, "session_id": session_id}
                 stored = await runner.stored(run_id, generation, fence, spoken, **whose)
+                if (loaded := runner.extent) is not None:
+                    yield StreamEvent("history", history=loaded)
                 if decisions:
                     message = telling(stored, decisions) or message
                     for ask in _allowed(stored, decisions):
@@ -226,17 +233,12 @@ class AgentRuntime:
                 invocation_id=run_id,
                 new_message=message,
                 state_delta={"temp:speaker": speaker} if speaker else None,
-                run_config=ChosenRun(
-                    model=model,
-                    streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
-                    max_llm_calls=self.max_llm_calls,
-                    tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
-                ),
+                run_config=config,
             )
             async with aclosing(run) as events:
                 async for event in events:
                     for told in steps.take(event):
-                        yield told
+                        yield replace(told, seconds=config.stopwatch.seconds(told.call_id)) if told.call_id else told
             yield steps.end()
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
@@ -286,6 +288,11 @@ class _Runner(Runner):
     """
 
     _session: Session | None = None
+
+    @property
+    def extent(self) -> Extent | None:
+        """How much of the conversation the run goes on with, where that is known."""
+        return self._session.extent if isinstance(self._session, StoredSession) else None
 
     async def stored(
         self, run_id: str, generation: int | None, fence: Fence | None, spoken: Spoken | None, **session: str
@@ -360,35 +367,3 @@ async def _collect(events: AsyncGenerator[StreamEvent, None]) -> str:
             if event.type == "done":
                 return event.text
     raise ProviderError("the run ended without an outcome")
-
-
-class _Mute(BaseLlm):
-    """A model that says nothing of note, at once."""
-
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
-        content = types.Content(role="model", parts=[types.Part(text=".")])
-        yield LlmResponse(
-            content=content,
-            partial=False,
-            usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=0, candidates_token_count=0),
-        )
-
-
-#: What ADK looks for at each run, for it is there only if some other package is. To find once more that it is not takes
-#: a millisecond, in which two files are read and run.
-_SOUGHT = "google.adk.agents.remote_a2a_agent"
-
-
-async def warm_up() -> None:
-    """Run an agent that says nothing once: ADK imports a second's worth of code at the first run of a process."""
-    try:
-        importlib.import_module(_SOUGHT)
-    except ImportError:
-        cast(dict[str, ModuleType | None], sys.modules)[_SOUGHT] = None  # Python: it is not there, without a look
-    sessions = InMemorySessionService()
-    runtime = AgentRuntime(App(name="warm_up", root_agent=LlmAgent(name="mute", model=_Mute(model="mute"))), sessions)
-    await sessions.create_session(app_name="warm_up", user_id="nobody", session_id="none")
-    await runtime.run_and_collect_once(user_id="nobody", session_id="none", text="hello")
-    await runtime.aclose()

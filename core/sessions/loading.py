@@ -6,7 +6,7 @@ of its messages. Only longer turns, and calls that wait, take further ones.
 
 import asyncio
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 
 from core.sessions import scopes
+from core.sessions.extent import Extent, extent
 from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, sendable, token_budget_truncate
 from core.sessions.record import Rebuilder, Row, parsed, references, restored
 from core.sessions.summaries import shown
@@ -165,9 +166,9 @@ class Loader:
     budget: int | None = None
     agent: str = ""
 
-    async def load(self) -> list[Event]:
-        """What of the history is sent to the model, oldest first: the summary, if there is one, and what it does not
-        tell of.
+    async def load(self) -> tuple[list[Event], Extent]:
+        """What of the history is sent to the model, oldest first, and how much of it that is: the summary, if there is
+        one, and what it does not tell of.
         """
         summary, covers, budget = self._summary, 0, self.budget or DEFAULT_BUDGET
         if summary is not None:
@@ -175,8 +176,13 @@ class Loader:
         rows = await self._rows(covers)
         entries = await self._entries([rows[id_] for id_ in sorted(rows)])
         kept = token_budget_truncate(entries, budget, covers=covers, label=f"session {self.session}")
-        told = parsed(summary.event, summary.id) if summary else None
-        return [*shown(told), *sendable([entry.event for entry in kept])]
+        untold = [entry for entry in entries if entry.id > covers or entry in kept]
+        of_all = extent(untold, kept, budget=self.budget, until=max(rows, default=0))
+        if summary is None:
+            return sendable([entry.event for entry in kept]), of_all
+        told = shown(parsed(summary.event, summary.id))
+        events = [*told, *sendable([entry.event for entry in kept])]
+        return events, replace(of_all, tokens=of_all.tokens + summary.tokens)
 
     @property
     def _summary(self) -> Message | None:
