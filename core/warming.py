@@ -1,6 +1,10 @@
 """A run that nobody waits for, before there are those that somebody does."""
 
+import importlib
+import sys
 from collections.abc import AsyncGenerator
+from types import ModuleType
+from typing import cast
 
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
