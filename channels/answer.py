@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing
 from dataclasses import asdict
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from google.genai.types import Part
@@ -49,6 +50,7 @@ class Answerer:
     """Runs turns for the worker.
 
     Args:
+        runtime: of the agent that answers unless the turn names one of the `others`.
         channels: the adapters by name.
         time_limit: the most seconds that one run of the agent may take.
         most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
@@ -71,8 +73,10 @@ class Answerer:
         most_attempts: int = MOST_ATTEMPTS,
         extras: Set[Extra] = EXTRAS,
         allowance: Allowance = ALLOWANCE,
+        others: Mapping[str, AgentRuntime] = MappingProxyType({}),
     ) -> None:
         self._runtime = runtime
+        self._others = others
         self._turns = turns
         self._channels = channels
         self._time_limit = time_limit
@@ -203,9 +207,8 @@ class Answerer:
 
     async def _in_reply(self, turn: Turn, reply: Reply, language: Language, files: Sequence[File]) -> None:
         try:
-            is_forgotten = turn.kind == "approval" and turn.run is None
-            is_over = turn.cancel is not None or turn.text is not None
-            if not (is_over or is_forgotten or turn.attempt > self._most_attempts):
+            ending = self._not_run(turn)
+            if ending is None and turn.cancel is None and turn.text is None:
                 return await self._run(turn, reply, language)
             await language.known()
             if turn.cancel is not None:
@@ -213,14 +216,21 @@ class Answerer:
                 await self._cancelled(turn, reply, turn.cancel)
             elif turn.text is not None:
                 await self._show(turn, reply, turn.text, files, await self._approvals.asked(turn.id))
-            elif is_forgotten:
-                await self._close(turn, reply, words.FORGOTTEN, "cancelled", "nothing waits for it any more")
-            else:
-                cause = f"{self._most_attempts} workers did not live to its end"
-                await self._close(turn, reply, words.TRIED, "failed", cause)
+            elif ending is not None:
+                await self._close(turn, reply, *ending)
         except asyncio.CancelledError as stop:
             await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
             raise
+
+    def _not_run(self, turn: Turn) -> tuple[str, Ended, str] | None:
+        """How a turn ends that cannot be run: the word for who asked, the state and the cause."""
+        if turn.kind == "approval" and turn.run is None:
+            return words.FORGOTTEN, "cancelled", "nothing waits for it any more"
+        if turn.kind == "approval" and self._others and turn.agent not in self._others:
+            return words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone"
+        if turn.attempt > self._most_attempts:
+            return words.TRIED, "failed", f"{self._most_attempts} workers did not live to its end"
+        return None
 
     async def _run(self, turn: Turn, reply: Reply, language: Language) -> None:
         """Run the agent and show what it says, to one end."""
@@ -268,17 +278,17 @@ class Answerer:
             await asyncio.wait([saying])
 
     async def _say(self, turn: Turn, reply: Reply, tools: Tools) -> StreamEvent:
-        clerk = self._clerks[turn.id]
+        runtime, clerk = self._others.get(turn.agent, self._runtime), self._clerks[turn.id]
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
         heard = [await channel.read(message) for message in turn.messages]
         files: Sequence[Part] = ()
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
-            takes = self._runtime.takes(turn.model)
+            takes = runtime.takes(turn.model)
             heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
             clerk.files(uses)
         text, clerk.others = await self._context.joined(turn, channel, heard)
-        events = self._runtime.stream(
+        events = runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
             text=text,
@@ -299,11 +309,9 @@ class Answerer:
                     case "step_reset":
                         reply.replace(reply.say.ending(storable(event.text)))
                     case "tool_start":
-                        tools.began(event.call_id)
-                        reply.status(reply.say.using(event.tool))
+                        reply.status(tools.began(event, reply.say))
                     case "tool_end":
-                        tools.ended(event.call_id)
-                        reply.status("")
+                        reply.status(tools.ended(event))
                     case "error" if event.error is not None and not event.call_id:
                         raise event.error
                     case "done":

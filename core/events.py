@@ -25,7 +25,8 @@ class StreamEvent:
             `tool_past`: an earlier attempt at the run has called a tool; `data` are the arguments. With an `error`,
             that call has failed.
             `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result, and `seconds` how
-            long it took, if that is known.
+            long it took, if that is known. `text` is what is shown while it runs, with the names of arguments in
+            braces; empty if its name is to do.
             `file`: a file was made, which goes to the user with the reply; `data` are its `name` and its `version`.
             `error`: with a `call_id`, that call failed and the run goes on; without, the run has failed
             with `error` and this is the last event.

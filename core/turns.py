@@ -25,6 +25,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.agents import ONE, Agents
 from core.fence import OWN, Fence, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
@@ -69,6 +70,7 @@ class Turn:
             run has stored.
         run: under which it stores, if it goes on with what another turn had begun.
         model: the one that was chosen for its session, by its full name; none for the default.
+        agent: the name of the one that answers; empty for the only one.
         attempt: how often it was claimed from a worker that was gone, and one more.
         is_resumed: whether it was claimed before.
         has_waited: whether its messages may bear the sign that they wait, given by whichever process.
@@ -85,6 +87,7 @@ class Turn:
     origin: str
     run: str | None = None
     model: str | None = None
+    agent: str = ""
     attempt: int = 1
     is_resumed: bool = False
     has_waited: bool = field(default=False, compare=False)
@@ -99,11 +102,14 @@ class Turn:
 
 
 class Turns:
-    """The `turns` table, as one worker sees it."""
+    """The `turns` table, as one worker sees it that has these `agents`."""
 
-    def __init__(self, database: Database, lease: Lease, *, pauses: Sequence[float] = PAUSES) -> None:
+    def __init__(
+        self, database: Database, lease: Lease, *, agents: Agents = ONE, pauses: Sequence[float] = PAUSES
+    ) -> None:
         self._database = database
         self._lease = lease
+        self._agents = agents
         self._notices = Notices(database)
         self._pauses = pauses
 
@@ -317,6 +323,7 @@ class Turns:
                 origin=row.origin,
                 run=row.run,
                 model=row.model,
+                agent=row.agent,
                 attempt=row.attempt + 1,
                 is_resumed=True,
                 has_waited=True,
@@ -331,17 +338,12 @@ class Turns:
         waiting = await batches(connection, limit)
         if not waiting:
             return []
-        begun = [await _next(connection, batch) for batch in waiting]
+        begun = [await self._next(connection, batch) for batch in waiting]
         rows = [
             {
-                "id": turn.id,
+                **{name: getattr(turn, name) for name in _ALIKE},
                 "session": turn.session_id,
-                "generation": turn.generation,
-                "kind": turn.kind,
                 "parent": batch[0].parent,
-                "origin": turn.origin,
-                "run": turn.run,
-                "model": turn.model,
                 "state": "running",
                 "owner": self._lease.worker,
                 "chunks": list(turn.chunks),
@@ -356,29 +358,34 @@ class Turns:
         await connection.execute(_TAKEN, taken)
         return begun
 
+    async def _next(self, connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
+        """The turn that answers what waits. What an agent has begun or asked for, that one goes on with."""
+        first, turn_id = batch[0], uuid.uuid4().hex[:10]
+        messages = tuple(Inbound.from_json(row.inbound) for row in batch)
+        turn = Turn(
+            id=turn_id,
+            session_id=first.session,
+            generation=first.generation,
+            has_waited=time.time() - first.accepted_at > WAITED,
+            messages=messages,
+            kind="message",
+            origin=turn_id,
+            model=first.model,
+            agent=self._agents.answering(first.agent, messages[-1].spots),
+        )
+        if first.parent is None or (parent := await parent_of(connection, first)) is None:
+            return turn
+        if first.kind == "approval":
+            return replace(turn, kind="approval", run=await waiting_run(connection, parent), agent=parent.agent)
+        kind = await begin_again(connection, parent, first.kind)
+        said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
+        chunks, agent = tuple(parent.chunks or ()), parent.agent if kind == "retry" else turn.agent
+        of_parent = {"origin": parent.origin, "run": parent.run, "messages": said, "chunks": chunks, "agent": agent}
+        return replace(turn, kind=kind, **of_parent)
 
-async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
-    """The turn that answers what waits."""
-    first, turn_id = batch[0], uuid.uuid4().hex[:10]
-    turn = Turn(
-        id=turn_id,
-        session_id=first.session,
-        generation=first.generation,
-        has_waited=time.time() - first.accepted_at > WAITED,
-        messages=tuple(Inbound.from_json(row.inbound) for row in batch),
-        kind="message",
-        origin=turn_id,
-        model=first.model,
-    )
-    if first.parent is None or (parent := await parent_of(connection, first)) is None:
-        return turn
-    if first.kind == "approval":
-        return replace(turn, kind="approval", run=await waiting_run(connection, parent))
-    kind = await begin_again(connection, parent, first.kind)
-    said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
-    chunks = tuple(parent.chunks or ())
-    return replace(turn, kind=kind, origin=parent.origin, run=parent.run, messages=said, chunks=chunks)
 
+#: What is called the same of a turn and in its row.
+_ALIKE = ("id", "generation", "kind", "origin", "run", "model", "agent")
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 

@@ -18,6 +18,7 @@ from channels.discord.hearing import (
     place,
     sent_at,
     session_id,
+    spots,
     text_of,
 )
 from channels.discord.login import DiscordSettings
@@ -81,8 +82,13 @@ class Interactions:
         """The models whose names have in them what was typed, those first that begin with it."""
         if self._refusal(interaction):
             return ()
-        found = [model for model in self._conversations.models if typed.lower() in model.lower()]
-        return sorted(found, key=lambda model: not model.lower().startswith(typed.lower()))
+        return _typed(typed, self._conversations.models)
+
+    async def agents(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
+        """The agents that may be chosen there, in the same way."""
+        if self._refusal(interaction):
+            return ()
+        return _typed(typed, self._conversations.agents.offered(self._asker(interaction).spots))
 
     async def ask(self, interaction: discord.Interaction, question: str) -> None:
         """Answer a question, for all to see where the bot may write, else for the asker alone."""
@@ -193,6 +199,7 @@ class Interactions:
             event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
             locale=interaction.locale.value,
             sent_at=sent_at(interaction.id),
+            spots=spots(guild, channel),
         )
 
 
@@ -219,7 +226,13 @@ def _inbound(
         sent_at=asker.sent_at,
         attachments=files,
         brings=brings,
+        spots=asker.spots,
     )
+
+
+def _typed(typed: str, names: Sequence[str]) -> list[str]:
+    found = [name for name in names if typed.lower() in name.lower()]
+    return sorted(found, key=lambda name: not name.lower().startswith(typed.lower()))
 
 
 def _roles(user: discord.User | discord.Member) -> frozenset[str]:
