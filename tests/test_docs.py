@@ -42,7 +42,7 @@ from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
 from core.leadership import Leadership
 from core.lease import Lease
-from core.ledger import Account
+from core.ledger import Account, Called
 from core.overview import ChannelSeen, Failure, Overview, SessionSeen, TurnSeen, Waiting, WorkerSeen
 from core.places import Places
 from core.receipt import Receipt, ToolUse
@@ -149,6 +149,7 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
         ("turns", ""): TurnSeen,
         ("sessions", ""): SessionSeen,
         ("why", ""): Account,
+        ("why", "calls"): Called,
         ("why", "receipt"): Receipt,
         ("why", "tools"): ToolUse,
         ("status", ""): Overview,
