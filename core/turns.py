@@ -16,7 +16,6 @@ error goes to whoever wrote, and the turn is claimed again when the database is 
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -25,6 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.claiming import Taken, new_id, take
 from core.fence import OWN, Fence, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
@@ -123,6 +123,8 @@ class Turns:
             running: the turns that this worker runs.
         """
         try:
+            if (taken := await take(self._database, self._lease, limit, running)) is not None:
+                return [_plain(one) for one in taken]
             async with self._database.write() as connection:
                 resumed = await self._resume(connection, limit, running)
                 return [*resumed, *await self._begin(connection, limit - len(resumed))]
@@ -353,19 +355,23 @@ class Turns:
         return begun
 
 
+def _plain(taken: Taken) -> Turn:
+    return Turn(
+        id=taken.id,
+        session_id=taken.session,
+        generation=taken.generation,
+        has_waited=time.time() - taken.accepted_at > WAITED,
+        messages=taken.messages,
+        kind="message",
+        origin=taken.id,
+        model=taken.model,
+    )
+
+
 async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
     """The turn that answers what waits."""
-    first, turn_id = batch[0], uuid.uuid4().hex[:10]
-    turn = Turn(
-        id=turn_id,
-        session_id=first.session,
-        generation=first.generation,
-        has_waited=time.time() - first.accepted_at > WAITED,
-        messages=tuple(Inbound.from_json(row.inbound) for row in batch),
-        kind="message",
-        origin=turn_id,
-        model=first.model,
-    )
+    first, said = batch[0], tuple(Inbound.from_json(row.inbound) for row in batch)
+    turn = _plain(Taken(new_id(), first.session, first.generation, first.model, said, first.accepted_at))
     if first.parent is None or (parent := await parent_of(connection, first)) is None:
         return turn
     if first.kind == "approval":
