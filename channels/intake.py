@@ -16,7 +16,7 @@ from channels.receipts import Receipts
 from channels.words import Words
 from core.again import Refused
 from core.approvals import Person, Verdict
-from core.changes import Taken
+from core.changes import Revised, Taken
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Accepted
@@ -27,6 +27,10 @@ log = logging.getLogger(__name__)
 
 #: What a press decides.
 _VERDICTS: Mapping[OfRequest, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
+
+
+#: Seconds within which somebody can still call the bot by editing what he has said.
+MOMENT = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +119,24 @@ class Intake:
         if not said.is_seen:
             self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
 
-    async def edited(self, event_key: str, text: str) -> None:
+    async def edited(self, event_key: str, text: str, *, calls: bool = False) -> bool:
         """Take note that a message was edited: what waits is answered as it says now, and under an answer that is
         given already stands a button to have it answered anew.
 
         Args:
             text: as `Inbound.text` has it.
+            calls: whether it calls the bot now.
+
+        Returns:
+            Whether it is a call by that: nothing came of it before.
 
         Raises:
             StoreError: it could not be noted, and must not be acknowledged.
         """
-        revised = await self._desk.inbox.revise(event_key, text)
+        revised = await self._desk.inbox.revise(event_key, text, calls=calls)
         if isinstance(revised, Taken):
             self.run(self._desk.reshow(revised.turn_id), name="edit")
+        return revised is Revised.UNHEARD
 
     async def deleted(self, event_key: str) -> None:
         """Take note that a message was deleted: it is not answered any more, or the answer says what became of it.

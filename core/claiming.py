@@ -9,15 +9,18 @@ several steps (`Turns.claim`).
 """
 
 import json
+import logging
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.agents import Agents
 from core.inbound import Inbound
 from core.lease import Lease
 from core.store.database import Database
@@ -25,7 +28,8 @@ from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
 from core.waiting import answered_together, is_free, is_under_way, is_waiting, readable, waiting_heads
 
-_CLAIMS = sa.bindparam("the_claims", type_=sa.JSON)
+log = logging.getLogger(__name__)
+
 _WORKER = sa.bindparam("the_worker", type_=sa.Text)
 
 #: Seconds between the beginnings of turns that are begun together: they are taken up again in their order.
@@ -40,6 +44,7 @@ class Taken:
     session: str
     generation: int
     model: str | None
+    agent: str
     messages: tuple[Inbound, ...]
     accepted_at: float
 
@@ -53,12 +58,17 @@ class _Waiting(NamedTuple):
     inbound: str
     parent: str | None
     accepted_at: float
+    model: str | None
+    agent: str | None
 
 
-async def take(database: Database, lease: Lease, limit: int, running: Collection[str]) -> list[Taken] | None:
+async def take(
+    database: Database, lease: Lease, agents: Agents, limit: int, running: Collection[str]
+) -> list[Taken] | None:
     """Begin the next turn of each session that is free; nothing at all if there is more to it than that.
 
     Args:
+        agents: of which one answers.
         limit: how many at most.
         running: the turns that run here.
 
@@ -70,18 +80,33 @@ async def take(database: Database, lease: Lease, limit: int, running: Collection
     waiting = [_Waiting(*row) for row in found]
     if waiting[0].resumes:
         return None
-    batches = [
-        answered_together(list(of))
-        for _, of in groupby((row for row in waiting if row.id is not None), key=lambda row: row.session)
-    ]
+    there = [row for row in waiting if row.id is not None]
+    batches = [answered_together(list(of)) for _, of in groupby(there, key=lambda row: row.session)]
     if not batches:
         return []
-    if any(batch[0].parent is not None for batch in batches) or any(_said(row.inbound) is None for row in waiting):
+    said = {row.id: _said(row.inbound) for row in there}
+    if any(batch[0].parent is not None for batch in batches) or None in said.values():
         return None
-    claims = {str(row.id): turn for batch in batches for turn in [new_id()] for row in batch}
-    begun = await database.run(_TAKE, the_claims=claims, the_worker=lease.worker, the_now=time.time())
-    taken = {id_: row for id_, *row in begun}
-    return [turn for batch in batches if (turn := _begun(batch, taken)) is not None]
+    begun = {new_id(): batch for batch in batches}
+    answering = {
+        turn: agents.answering(batch[0].agent, last.spots)
+        for turn, batch in begun.items()
+        if (last := said[batch[-1].id]) is not None
+    }
+    claims = {
+        "the_claims": {str(row.id): turn for turn, batch in begun.items() for row in batch},
+        "the_models": {turn: batch[0].model for turn, batch in begun.items() if batch[0].model is not None},
+        "the_agents": answering,
+    }
+    given = await database.run(_TAKE, **claims, the_worker=lease.worker, the_now=time.time())
+    taken = {id_: (generation, _said(text)) for id_, generation, text in given}
+    turns_: list[Taken] = []
+    for turn, (first, *more) in begun.items():
+        theirs = [taken[row.id] for row in (first, *more) if row.id in taken]
+        if messages := tuple(message for _, message in theirs if message is not None):
+            its = (first.session, theirs[0][0], first.model, answering[turn])
+            turns_.append(Taken(turn, *its, messages, first.accepted_at))
+    return turns_
 
 
 def new_id() -> str:
@@ -89,13 +114,16 @@ def new_id() -> str:
     return uuid.uuid4().hex[:10]
 
 
-def _begun(batch: Sequence[_Waiting], taken: dict[int, list[Any]]) -> Taken | None:
-    rows = [taken[row.id] for row in batch if row.id in taken]
-    said = [message for *_, text in rows if (message := _said(text)) is not None]
-    if not said:
-        return None
-    turn, generation, model, _ = rows[0]
-    return Taken(turn, batch[0].session, generation, model, tuple(said), batch[0].accepted_at)
+async def without_damaged(
+    connection: AsyncConnection, rows: Sequence[sa.Row[Any]], said: Container[str]
+) -> Sequence[sa.Row[Any]]:
+    """Those of the turns of whose messages some can be read. The others have failed."""
+    damaged = [row.id for row in rows if row.origin not in said]
+    if damaged:
+        log.error("the messages of the turns %s cannot be read: they have failed", ", ".join(damaged))
+        values = {"state": "failed", "error": "its messages cannot be read", "finished_at": time.time()}
+        await connection.execute(sa.update(turns).where(turns.c.id.in_(damaged)).values(**values))
+    return [row for row in rows if row.origin in said]
 
 
 def _said(text: str) -> Inbound | None:
@@ -126,13 +154,13 @@ def _looks(dialect: str) -> sa.Select[Any]:
         .subquery("free")
     )
     said = sa.cast(inbox.c.inbound, sa.Text) if dialect == "postgresql" else inbox.c.inbound
-    columns = (inbox.c.id, inbox.c.session, said.label("said"), inbox.c.parent, inbox.c.accepted_at, inbox.c.sent_at)
-    there = sessions.c.id == inbox.c.session
-    of_free = sa.select(*columns, free.c.first).join(free, free.c.session == inbox.c.session).join(sessions, there)
+    i, chosen = inbox.c, (sessions.c.model, sessions.c.agent)
+    columns = (i.id, i.session, said.label("said"), i.parent, i.accepted_at, i.sent_at, *chosen, free.c.first)
+    of_free = sa.select(*columns).join(free, free.c.session == i.session).join(sessions, sessions.c.id == i.session)
     found = of_free.where(is_waiting(inbox)).subquery("found")
     f = found.c
     return (
-        sa.select(any_left.c.resumes, f.id, f.session, f.said, f.parent, f.accepted_at)
+        sa.select(any_left.c.resumes, f.id, f.session, f.said, f.parent, f.accepted_at, f.model, f.agent)
         .select_from(any_left.outerjoin(found, sa.true()))
         .order_by(f.first, f.sent_at, f.id)
     )
@@ -140,42 +168,45 @@ def _looks(dialect: str) -> sa.Select[Any]:
 
 def _takes(dialect: str) -> sa.Select[Any] | tuple[sa.UpdateBase, sa.UpdateBase]:
     """Gives the messages to their turns, and begins these: of what is still as it was, what is said now."""
-    claims = _listed(dialect, _CLAIMS)
+    claims, models, agents = (
+        _listed(dialect, sa.bindparam(name, type_=sa.JSON)) for name in ("the_claims", "the_models", "the_agents")
+    )
     claimed = sa.cast(claims.c.key, inbox.c.id.type)
     is_claimed = (inbox.c.id == claimed) & is_waiting(inbox)
     giving = sa.update(inbox).values(turn=claims.c.value)
-    now = sa.bindparam("the_now", type_=sa.Double)
-    model = sa.select(sessions.c.model).where(sessions.c.id == inbox.c.session).scalar_subquery()
-    into = ["id", "session", "generation", "origin", "model", "state", "owner", "chunks", "created_at"]
 
     def begin(given: Any) -> sa.Insert:
         """The turns of the rows of the inbox that were given to them."""
-        c, model = given.c, sessions.c.model
+        c = given.c
         place = sa.func.row_number().over(order_by=sa.func.min(c.id))
-        fixed: tuple[sa.ColumnElement[Any], ...]
-        fixed = sa.literal_column("'running'"), _WORKER, sa.bindparam("none", [], turns.c.chunks.type)
-        new = sa.select(c.turn, c.session, sa.func.min(c.generation), c.turn, model, *fixed, now + place * _APART)
-        new = new.join(sessions, sessions.c.id == c.session).group_by(c.turn, c.session, model)
-        if given is inbox:
-            new = new.where(c.turn.in_(sa.select(claims.c.value)))
-        return sa.insert(turns).from_select(into, new)
+        new = {
+            "id": c.turn,
+            "session": c.session,
+            "generation": sa.func.min(c.generation),
+            "origin": c.turn,
+            "model": models.c.value,
+            "agent": agents.c.value,
+            "state": sa.literal_column("'running'"),
+            "owner": _WORKER,
+            "chunks": sa.bindparam("none", [], turns.c.chunks.type),
+            "created_at": sa.bindparam("the_now", type_=sa.Double) + place * _APART,
+        }
+        theirs = given.join(agents, agents.c.key == c.turn).outerjoin(models, models.c.key == c.turn)
+        rows = sa.select(*new.values()).select_from(theirs).group_by(c.turn, c.session, models.c.value, agents.c.value)
+        return sa.insert(turns).from_select(list(new), rows)
 
     if dialect != "postgresql":
         given = giving.where(is_claimed, is_free(inbox.c.session))
-        return (
-            given.returning(inbox.c.id, inbox.c.turn, inbox.c.generation, model, inbox.c.inbound),
-            begin(inbox),
-        )
+        return given.returning(inbox.c.id, inbox.c.generation, inbox.c.inbound), begin(inbox)
     theirs = sa.select(inbox.c.session).where(inbox.c.id.in_(sa.select(claimed)))
-    held = sa.select(sessions.c.id, sessions.c.model).where(sessions.c.id.in_(theirs), is_free(sessions.c.id))
+    held = sa.select(sessions.c.id).where(sessions.c.id.in_(theirs), is_free(sessions.c.id))
     kept = held.with_for_update(skip_locked=True, of=sessions).cte("held")
     i = inbox.c
-    given = giving.where(is_claimed, i.session == kept.c.id).returning(
-        i.id, i.turn, i.session, i.generation, sa.cast(i.inbound, sa.Text).label("said"), kept.c.model
-    )
-    taken = given.cte("taken")
+    given = giving.where(is_claimed, i.session == kept.c.id)
+    said = sa.cast(i.inbound, sa.Text).label("said")
+    taken = given.returning(i.id, i.turn, i.session, i.generation, said).cte("taken")
     t = taken.c
-    return sa.select(t.id, t.turn, t.generation, t.model, t.said).add_cte(begin(taken).cte("begun"))
+    return sa.select(t.id, t.generation, t.said).add_cte(begin(taken).cte("begun"))
 
 
 def _listed(dialect: str, of: sa.BindParameter[Any], *, is_object: bool = True) -> sa.TableValuedAlias:

@@ -18,7 +18,8 @@ class StreamEvent:
         type: `text_delta`: `text` goes behind what the reply says so far.
             `step_reset`: the reply says `text` now, whatever it said before: a step's final text differs from
             what was streamed of it, or the step starts over.
-            `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result.
+            `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result. `text` is what is
+            shown while it runs, with the names of arguments in braces; empty if its name is to do.
             `file`: a file was made, which goes to the user with the reply; `data` are its `name` and its `version`.
             `error`: with a `call_id`, that call failed and the run goes on; without, the run has failed
             with `error` and this is the last event.

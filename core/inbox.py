@@ -139,19 +139,20 @@ class Inbox:
         self._end(stopped, STOP)
         return accepted
 
-    async def revise(self, event_key: str, text: str) -> Revised | Taken:
+    async def revise(self, event_key: str, text: str, *, calls: bool = False) -> Revised | Taken:
         """Take note that a message was edited. If it waits, no turn sees its old words; if a turn has it, it may be
         answered once more (`again`, of the kind `revise`).
 
         Args:
             text: what it says now, as `Inbound.text`.
+            calls: whether it calls the bot now: then it is not kept any more that it was said to others.
 
         Raises:
             StoreError: nothing was changed.
         """
 
         async def work(connection: AsyncConnection) -> Revised | Taken:
-            revised = await revise(connection, event_key, text)
+            revised = await revise(connection, event_key, text, calls=calls)
             await self._turns.announce(connection)  # who looked for what waits meanwhile passed the session over
             return revised
 

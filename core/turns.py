@@ -24,11 +24,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.claiming import Taken, new_id, take
+from core.agents import ONE, Agents
+from core.claiming import Taken, new_id, take, without_damaged
 from core.fence import OWN, Fence, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
-from core.overtaking import is_overtaken, take_in
+from core.overtaking import OVERTAKEN, RUNNING, take_in
 from core.sessions.reopening import is_stored, reopen, rewind
 from core.states import Ended, before
 from core.store.database import Database
@@ -67,6 +68,7 @@ class Turn:
             run has stored.
         run: under which it stores, if it goes on with what another turn had begun.
         model: the one that was chosen for its session, by its full name; none for the default.
+        agent: the name of the one that answers; empty for the only one.
         attempt: how often it was claimed from a worker that was gone, and one more.
         is_resumed: whether it was claimed before.
         has_waited: whether its messages may bear the sign that they wait, given by whichever process.
@@ -83,6 +85,7 @@ class Turn:
     origin: str
     run: str | None = None
     model: str | None = None
+    agent: str = ""
     attempt: int = 1
     is_resumed: bool = False
     has_waited: bool = field(default=False, compare=False)
@@ -97,11 +100,14 @@ class Turn:
 
 
 class Turns:
-    """The `turns` table, as one worker sees it."""
+    """The `turns` table, as one worker sees it that has these `agents`."""
 
-    def __init__(self, database: Database, lease: Lease, *, pauses: Sequence[float] = PAUSES) -> None:
+    def __init__(
+        self, database: Database, lease: Lease, *, agents: Agents = ONE, pauses: Sequence[float] = PAUSES
+    ) -> None:
         self._database = database
         self._lease = lease
+        self._agents = agents
         self._notices = Notices(database)
         self._pauses = pauses
 
@@ -123,7 +129,7 @@ class Turns:
             running: the turns that this worker runs.
         """
         try:
-            if (taken := await take(self._database, self._lease, limit, running)) is not None:
+            if (taken := await take(self._database, self._lease, self._agents, limit, running)) is not None:
                 return [_plain(one) for one in taken]
             async with self._database.write() as connection:
                 resumed = await self._resume(connection, limit, running)
@@ -133,16 +139,13 @@ class Turns:
 
     async def running(self) -> dict[str, str | None]:
         """The turns that are this worker's, and why they are to be ended, if they are."""
-        reason = sa.case((is_overtaken(), ANEW), else_=turns.c.cancel).label("reason")
-        query = sa.select(turns.c.id, reason).where(is_under_way(turns), turns.c.owner == self._lease.worker)
-        async with self._database.read() as connection:
-            return {row.id: row.reason for row in await connection.execute(query)}
+        found = await self._database.run(RUNNING, the_worker=self._lease.worker)
+        return {id_: ANEW if is_overtaken else cancel for id_, is_overtaken, cancel in found}
 
     async def overtaken(self, session_id: str) -> str | None:
         """The turn of a session that is to begin anew, if there is one; whoever runs it is told."""
-        query = sa.select(turns.c.id).where(turns.c.session == session_id, is_overtaken())
-        async with self._database.read() as connection:
-            turn_id: str | None = (await connection.execute(query)).scalar_one_or_none()
+        found = await self._database.run(OVERTAKEN, the_session=session_id)
+        turn_id: str | None = found[0][0] if found else None
         if turn_id is not None and not self._database.is_sqlite:
             async with self._database.write() as connection:
                 await self._notices.post(connection, f"{turn_id} {ANEW}")
@@ -297,11 +300,7 @@ class Turns:
         await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
         await take_in(connection, ids)
         said = await said_to(connection, {row.origin for row in rows})
-        if damaged := [row.id for row in rows if row.origin not in said]:
-            log.error("the messages of the turns %s cannot be read: they have failed", ", ".join(damaged))
-            values = {"state": "failed", "error": "its messages cannot be read", "finished_at": time.time()}
-            await connection.execute(sa.update(turns).where(turns.c.id.in_(damaged)).values(**values))
-            rows = [row for row in rows if row.origin in said]
+        rows = await without_damaged(connection, rows, said)
         for row in rows:
             if row.state != "answered":
                 await reopen(connection, row.session, row.run or row.origin)
@@ -315,6 +314,7 @@ class Turns:
                 origin=row.origin,
                 run=row.run,
                 model=row.model,
+                agent=row.agent,
                 attempt=row.attempt + 1,
                 is_resumed=True,
                 has_waited=True,
@@ -329,17 +329,12 @@ class Turns:
         waiting = await batches(connection, limit)
         if not waiting:
             return []
-        begun = [await _next(connection, batch) for batch in waiting]
+        begun = [await self._next(connection, batch) for batch in waiting]
         rows = [
             {
-                "id": turn.id,
+                **{name: getattr(turn, name) for name in _ALIKE},
                 "session": turn.session_id,
-                "generation": turn.generation,
-                "kind": turn.kind,
                 "parent": batch[0].parent,
-                "origin": turn.origin,
-                "run": turn.run,
-                "model": turn.model,
                 "state": "running",
                 "owner": self._lease.worker,
                 "chunks": list(turn.chunks),
@@ -354,6 +349,21 @@ class Turns:
         await connection.execute(_TAKEN, taken)
         return begun
 
+    async def _next(self, connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
+        """The turn that answers what waits. What an agent has begun or asked for, that one goes on with."""
+        first, said = batch[0], tuple(Inbound.from_json(row.inbound) for row in batch)
+        its = (first.session, first.generation, first.model, self._agents.answering(first.agent, said[-1].spots))
+        turn = _plain(Taken(new_id(), *its, said, first.accepted_at))
+        if first.parent is None or (parent := await parent_of(connection, first)) is None:
+            return turn
+        if first.kind == "approval":
+            return replace(turn, kind="approval", run=await waiting_run(connection, parent), agent=parent.agent)
+        kind = await begin_again(connection, parent, first.kind)
+        said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
+        chunks, agent = tuple(parent.chunks or ()), parent.agent if kind == "retry" else turn.agent
+        of_parent = {"origin": parent.origin, "run": parent.run, "messages": said, "chunks": chunks, "agent": agent}
+        return replace(turn, kind=kind, **of_parent)
+
 
 def _plain(taken: Taken) -> Turn:
     return Turn(
@@ -365,22 +375,12 @@ def _plain(taken: Taken) -> Turn:
         kind="message",
         origin=taken.id,
         model=taken.model,
+        agent=taken.agent,
     )
 
 
-async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
-    """The turn that answers what waits."""
-    first, said = batch[0], tuple(Inbound.from_json(row.inbound) for row in batch)
-    turn = _plain(Taken(new_id(), first.session, first.generation, first.model, said, first.accepted_at))
-    if first.parent is None or (parent := await parent_of(connection, first)) is None:
-        return turn
-    if first.kind == "approval":
-        return replace(turn, kind="approval", run=await waiting_run(connection, parent))
-    kind = await begin_again(connection, parent, first.kind)
-    said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
-    chunks = tuple(parent.chunks or ())
-    return replace(turn, kind=kind, origin=parent.origin, run=parent.run, messages=said, chunks=chunks)
-
+#: What is called the same of a turn and in its row.
+_ALIKE = ("id", "generation", "kind", "origin", "run", "model", "agent")
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 

@@ -82,8 +82,13 @@ class _Part(IntEnum):
     HELD = 3
 
 
-async def opened(database: Database, *, app: str, user_id: str, session_id: str) -> Opened | None:
-    """A session of that app and user, if there is one.
+async def opened(
+    database: Database, *, app: str, user_id: str, session_id: str, home: str | None = None
+) -> Opened | None:
+    """A session of that app and user, if there is one, with that app's state.
+
+    Args:
+        home: the app whose the session is, if it is another's.
 
     Raises:
         ValueError: it holds what cannot be read.
@@ -100,9 +105,9 @@ async def opened(database: Database, *, app: str, user_id: str, session_id: str)
                 values.append((word, text, json))
             case _:
                 found[part][id_] = Message(id_, word, text, number, json not in (None, "{}"), at)
-    if life is None or (life.app, life.user_id) != (app, user_id):
+    if life is None or (life.app, life.user_id) != (home or app, user_id):
         return None
-    return Opened(life, scopes.merged(values), found[_Part.NEWEST], found[_Part.HELD])
+    return Opened(life._replace(app=app), scopes.merged(values), found[_Part.NEWEST], found[_Part.HELD])
 
 
 def _opening(dialect: str) -> sa.CompoundSelect[Any]:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from channels import words
+from channels import standing, words
 from channels.answer import Answerer
 from channels.buttons import EXTRAS
 from core.errors import ProviderRequestError
+from core.runtime import AgentRuntime
 from core.store.schema import feedback
 from core.turns import WITHDRAWN
 from core.worker import Worker
@@ -276,18 +277,18 @@ async def test_a_deletion_is_not_forgotten_by_whoever_shows_the_answer(sandbox: 
 async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_one(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, go_on, made_of = asyncio.Event(), asyncio.Event(), Answerer._made
+    looks, go_on, made_of = asyncio.Event(), asyncio.Event(), standing.made
 
-    async def slow(self: Answerer, session_id: str, run_id: str) -> Any:
+    async def slow(runtime: AgentRuntime, session_id: str, run_id: str) -> Any:
         if not looks.is_set():
             looks.set()
             await go_on.wait()
-        return await made_of(self, session_id, run_id)
+        return await made_of(runtime, session_id, run_id)
 
     async with talking(sandbox, tmp_path, "Five.", "Four.") as talk:
         await talk.say("two and tow?")
         await talk.bot.settled(1)
-        monkeypatch.setattr(Answerer, "_made", slow)
+        monkeypatch.setattr(standing, "made", slow)
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.edited(row.event_key, "two and two?")
         await looks.wait()

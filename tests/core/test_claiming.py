@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from benchmarks.turns.statements import counted
 from core import claiming
+from core.agents import ONE, Agent, Agents
 from core.inbox import Inbox
 from core.store.schema import inbox as inbox_table
 from core.store.schema import sessions
@@ -43,8 +44,19 @@ async def test_a_look_for_nothing_is_one_statement_and_a_turn_that_begins_one_mo
     assert asked == {"read": 1}
     for number in range(3):
         await inbox.accept(inbound(session=f"place:{number}"))
+    async with database.write() as connection:
+        chosen = sa.update(sessions).where(sessions.c.id == "place:1").values(model="m", agent="bot")
+        await connection.execute(chosen)
+    turns._agents = Agents("", {"bot": Agent("bot", chosen_at=None)})
     with counted(database) as asked:
         claimed = await turns.claim(10)
+    async with database.read() as connection:
+        names = ("id", "session", "generation", "kind", "origin", "model", "agent", "attempt", "state")
+        rows = await connection.execute(sa.select(*(turns_table.c[name] for name in names)).order_by("created_at"))
+        assert [tuple(row) for row in rows] == [
+            (turn.id, turn.session_id, 1, "message", turn.id, turn.model, turn.agent, 1, "running") for turn in claimed
+        ]
+    assert [(turn.model, turn.agent) for turn in claimed] == [(None, ""), ("m", "bot"), (None, "")]
     assert [turn.session_id for turn in claimed] == [f"place:{number}" for number in range(3)]
     several = {"begin": 1, "update inbox": 1, "insert turns": 1, "commit": 1}
     assert asked == {"read": 1, **(several if database.is_sqlite else {"update inbox + insert turns": 1})}
@@ -62,17 +74,14 @@ async def test_what_changes_behind_the_look_is_taken_as_it_is_then(
         await inbox.withdraw(deleted.event_key)
         await inbox.withdraw(alone.event_key)
         await inbox.reset(inbound(session="p:3"))
-        async with database.write() as connection:
-            await connection.execute(sa.update(sessions).values(model="another"))
 
     between(database, monkeypatch, change)
     (turn,) = await turns.claim(10)
     assert [message.text for message in turn.messages] == ["what was meant"]
-    assert turn.model == "another"
     async with database.read() as connection:
-        rows = (await connection.execute(sa.select(turns_table.c.id, turns_table.c.model, turns_table.c.chunks))).all()
+        rows = (await connection.execute(sa.select(turns_table.c.id, turns_table.c.chunks))).all()
         taken = await connection.execute(sa.select(inbox_table.c.event_key).where(inbox_table.c.turn.is_not(None)))
-        assert rows == [(turn.id, "another", [])]
+        assert rows == [(turn.id, [])]
         assert taken.scalars().all() == [edited.event_key]
 
 
@@ -102,7 +111,7 @@ async def test_of_a_turn_that_cannot_begin_no_message_is_taken(
     monkeypatch.setattr(claiming, "new_id", lambda: turn.id)
     await inbox.accept(inbound(session="p:2"))
     with pytest.raises(IntegrityError):
-        await claiming.take(database, turns._lease, 1, [turn.id])
+        await claiming.take(database, turns._lease, ONE, 1, [turn.id])
     monkeypatch.undo()
     (other,) = await turns.claim(1, running=[turn.id])
     assert other.session_id == "p:2"
