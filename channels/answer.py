@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import asdict
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from google.genai.types import Part
 
@@ -27,6 +28,7 @@ from core.conversations import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
 from core.events import StreamEvent
 from core.inbound import Inbound, storable
+from core.receipt import Notes
 from core.runtime import AgentRuntime
 from core.secrets import traced
 from core.states import Ended
@@ -89,6 +91,7 @@ class Answerer:
             runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
         )
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
+        self._notes: dict[str, Notes] = {}  # what is taken down of what runs here, by turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
     async def answer(self, turn: Turn) -> None:
@@ -134,9 +137,10 @@ class Answerer:
             raise
         except Exception as error:
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
-            await self._turns.end(turn, "failed", error=_cause(error))
+            await self._turns.end(turn, "failed", error=_cause(error), receipt=self._receipt(turn))
         finally:
             self._replies.pop(turn.id, None)
+            self._notes.pop(turn.id, None)
             self._revised.discard(turn.id)
 
     async def reshow(self, turn_id: str, *, ending: str = "") -> None:
@@ -230,6 +234,7 @@ class Answerer:
 
     async def _run(self, turn: Turn, reply: Reply, language: Language) -> None:
         """Run the agent and show what it says, to one end."""
+        notes = self._notes[turn.id] = Notes()
         try:
             try:
                 async with asyncio.timeout(self._time_limit):
@@ -240,10 +245,10 @@ class Answerer:
             files = await self._made(turn)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
-                asked = await self._approvals.answered(turn, text, asdict(done.usage), done.asks)
+                asked = await self._approvals.answered(turn, text, asdict(done.usage), done.asks, notes.receipt)
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                await self._turns.answered(turn, text, asdict(done.usage))
+                await self._turns.answered(turn, text, asdict(done.usage), notes.receipt)
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -273,18 +278,20 @@ class Answerer:
             await asyncio.wait([saying])
 
     async def _say(self, turn: Turn, reply: Reply, tools: Tools) -> StreamEvent:
-        runtime = self._others.get(turn.agent, self._runtime)
+        runtime, notes = self._others.get(turn.agent, self._runtime), self._notes[turn.id]
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
         heard = [await channel.read(message) for message in turn.messages]
         files: Sequence[Part] = ()
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
             takes = runtime.takes(turn.model)
-            heard, files = await self._attachments.read(channel, turn.messages, heard, takes)
+            heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
+            notes.files(uses)
+        text, notes.others = await self._context.joined(turn, channel, heard)
         events = runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text=await self._context.joined(turn, channel, heard),
+            text=text,
             media=files,
             speaker=heard[-1].speaker,
             model=turn.model,
@@ -295,6 +302,7 @@ class Answerer:
         )
         async with aclosing(events):
             async for event in events:
+                notes.take(event)
                 match event.type:
                     case "text_delta":
                         reply.feed(storable(event.text))
@@ -344,9 +352,9 @@ class Answerer:
             await reply.close(said, Priority.ERROR, ending=say.apology(sentence, turn.id), controls=controls)
         else:
             is_stopped = cause == turns.STOP
-            controls = self._under(turn, say, self._extras - {"feedback"}) if is_stopped else []
+            controls = self._under(turn, say, self._extras - {"feedback", "why"}) if is_stopped else []
             await reply.close(said, ending=say(sentence), controls=controls)
-        await self._turns.end(turn, state, error=cause)
+        await self._turns.end(turn, state, error=cause, receipt=self._receipt(turn))
 
     async def _show(
         self, turn: Turn, reply: Reply, text: str, files: Sequence[File], asked: Sequence[Approval]
@@ -357,6 +365,11 @@ class Answerer:
         for approval in asked:
             await self.reask(approval)
         await self._turns.end(turn, "done")
+
+    def _receipt(self, turn: Turn) -> dict[str, Any] | None:
+        """What a turn was made of, as far as it has run here."""
+        notes = self._notes.get(turn.id)
+        return notes.receipt if notes is not None else None
 
     def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
         if turn.run is not None:  # what somebody has decided is done, and not once more

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
+from dataclasses import replace
 from types import MappingProxyType, ModuleType
 from typing import Any, cast
 
@@ -35,6 +36,7 @@ from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
 from core.models.provider import MOST_TAKE, Takes
 from core.progress import BUILT_IN, lines_of
+from core.sessions.extent import Extent
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
 from core.steps import Steps, open_calls
@@ -205,9 +207,17 @@ class AgentRuntime:
             runner.artifact_service = self._artifacts.of(run_id, generation)
         message: types.Content = types.UserContent(parts=[types.Part(text=text), *media])
         steps = Steps(self._lines)
+        config = ChosenRun(
+            model=model,
+            streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
+            max_llm_calls=self.max_llm_calls,
+            tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
+        )
         try:
             if run_id is not None:
                 stored = await runner.stored(run_id, generation, fence, user_id=user_id, session_id=session_id)
+                if (loaded := runner.extent) is not None:
+                    yield StreamEvent("history", history=loaded)
                 if decisions:
                     message = telling(stored, decisions) or message
                     for ask in _allowed(stored, decisions):
@@ -221,17 +231,12 @@ class AgentRuntime:
                 invocation_id=run_id,
                 new_message=message,
                 state_delta={"temp:speaker": speaker} if speaker else None,
-                run_config=ChosenRun(
-                    model=model,
-                    streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
-                    max_llm_calls=self.max_llm_calls,
-                    tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
-                ),
+                run_config=config,
             )
             async with aclosing(run) as events:
                 async for event in events:
                     for told in steps.take(event):
-                        yield told
+                        yield replace(told, seconds=config.stopwatch.seconds(told.call_id)) if told.call_id else told
             yield steps.end()
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
@@ -281,6 +286,11 @@ class _Runner(Runner):
     """
 
     _session: Session | None = None
+
+    @property
+    def extent(self) -> Extent | None:
+        """How much of the conversation the run goes on with, where that is known."""
+        return self._session.extent if isinstance(self._session, StoredSession) else None
 
     async def stored(self, run_id: str, generation: int | None, fence: Fence | None, **session: str) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.

@@ -14,6 +14,7 @@ from channels.discord.hearing import (
     NAME,
     aside,
     attachments_of,
+    event_key,
     place,
     sent_at,
     session_id,
@@ -64,6 +65,9 @@ class Interactions:
 
     async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None:
         """Do what a command asks for, and tell it to who gave it, and to nobody else."""
+        await self._give(interaction, lambda asker: self._intake.commands.run(name, argument, asker))
+
+    async def _give(self, interaction: discord.Interaction, do: Callable[[Asker], Awaitable[Said]]) -> None:
         if self._work.is_ending:
             return
         with self._work.under_way():
@@ -71,7 +75,7 @@ class Interactions:
             if refusal := self._refusal(interaction):
                 said = Said(refusal)
             else:
-                said = await self._intake.commands.run(name, argument, self._asker(interaction))
+                said = await do(self._asker(interaction))
             await self._answer(interaction, said)
 
     async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
@@ -99,6 +103,14 @@ class Interactions:
         author = f"{BOT}{message.author.id}" if message.author.bot else str(message.author.id)
         brings = (about(author, message.author.display_name, said, sent_at(message.id)),)
         await self._ask(interaction, asked, files, brings, shown=f"{shown}\n-# {message.jump_url}")
+
+    async def why(self, interaction: discord.Interaction, message: discord.Message) -> None:
+        """Tell what an answer was made of, by one of its messages or by its question."""
+        await self._give(interaction, lambda asker: self._why(asker, message))
+
+    async def _why(self, asker: Asker, message: discord.Message) -> Said:
+        key = event_key(message.channel.id, message.id)
+        return await self._intake.commands.why_of(str(message.id), key, asker)
 
     async def pressed(self, interaction: discord.Interaction, button: str) -> None:
         """Do what a button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""

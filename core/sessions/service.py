@@ -22,6 +22,7 @@ from core.errors import DamagedSessionError, StoreError
 from core.fence import Fence
 from core.sessions import scopes
 from core.sessions.appending import Appender
+from core.sessions.extent import Extent
 from core.sessions.history import is_user_message, sendable
 from core.sessions.loading import Life, Loader, opened
 from core.sessions.record import is_state_only, measured, media_size, stored
@@ -49,6 +50,12 @@ class StoredSession(Session):
     _generation: int = PrivateAttr(default=0)
     _created_at: float = PrivateAttr(default=0.0)
     _fence: Fence | None = PrivateAttr(default=None)
+    _extent: Extent = PrivateAttr(default=Extent())
+
+    @property
+    def extent(self) -> Extent:
+        """How much of the conversation was loaded, and why not more."""
+        return self._extent
 
     @property
     def generation(self) -> int:
@@ -134,8 +141,10 @@ class SessionService(BaseSessionService):
                 return None
             loader = Loader(self._database, session_id, found, self._budget, self._agent)
             wanted = config is None or config.num_recent_events != 0
-            events = await loader.load() if wanted else []
-            return _session(session_id, found.life, found.updated_at, found.state, _picked(events, config))
+            events, of_all = await loader.load() if wanted else ([], Extent())
+            session = _session(session_id, found.life, found.updated_at, found.state, _picked(events, config))
+            session._extent = of_all
+            return session
 
         return await self._persist(load, session_id)
 

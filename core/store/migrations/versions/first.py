@@ -154,6 +154,7 @@ def upgrade() -> None:
         sa.Column("text", sa.Text(), nullable=True),
         sa.Column("chunks", sa.JSON(), nullable=False),
         sa.Column("usage", sa.JSON(), nullable=True),
+        sa.Column("receipt", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("finished_at", sa.Double(), nullable=True),
