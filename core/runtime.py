@@ -9,7 +9,7 @@ from copy import copy
 from types import MappingProxyType
 from typing import Any
 
-from google.adk.agents import LlmAgent
+from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.invocation_context import InvocationContext, LlmCallsLimitExceededError
 from google.adk.agents.run_config import StreamingMode, ToolThreadPoolConfig
@@ -54,6 +54,10 @@ with warnings.catch_warnings():  # ADK: to go on with a run, and to keep what a 
     warnings.simplefilter("ignore")
     _RESUMABLE = ResumabilityConfig(is_resumable=True)
     _CREDENTIALS = InMemoryCredentialService()  # it keeps them by app and user
+
+
+#: The agents that run others and keep how far those have come.
+_STAGED = (SequentialAgent, ParallelAgent, LoopAgent)
 
 
 class AgentRuntime:
@@ -303,14 +307,27 @@ class _Runner(Runner):
     def _create_invocation_context(self, **values: Any) -> InvocationContext:
         return _Invocation(**values)
 
+    def _find_agent_to_run(self, session: Session, root_agent: BaseAgent) -> BaseAgent:
+        """ADK has an answer to a call told to the agent that made it, and to that one alone. Where agents take their
+        turns, the one goes on that runs them, from where it was: it has the others take theirs.
+        """
+        found = super()._find_agent_to_run(session, root_agent)
+        while isinstance(found.parent_agent, _STAGED):
+            found = found.parent_agent
+        return found
+
     def _new_invocation_context(self, session: Session, **more: Any) -> InvocationContext:  # ADK: an extension point
         context = super()._new_invocation_context(session, **more)
-        if not isinstance(self.agent, LlmAgent):
+        if not isinstance(self.agent, LlmAgent) or _has_stages(self.agent):
             context.resumability_config = _RESUMABLE
             context.populate_invocation_agent_states()
         elif open_calls(_of_run(session, context.invocation_id)):
             context.resumability_config = _RESUMABLE
         return context
+
+
+def _has_stages(agent: BaseAgent) -> bool:
+    return any(isinstance(each, _STAGED) or _has_stages(each) for each in agent.sub_agents)
 
 
 def _of_run(session: Session, run_id: str) -> list[Event]:
