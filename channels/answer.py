@@ -15,7 +15,8 @@ from channels.attachments import ALLOWANCE, Allowance, Attachments
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
 from channels.context import Context
-from channels.reply import FILE_NAME, MOST_MESSAGES, Reply
+from channels.made import files_of
+from channels.reply import MOST_MESSAGES, Reply
 from channels.requests import request_buttons, request_text
 from channels.tools import Tools
 from channels.words import Words
@@ -117,7 +118,7 @@ class Answerer:
                 await keep(known)
             say = words.of(await words.told(channel.locale(turn.inbound)))
             controls = await self._while_it_runs(turn, say)
-            files = await self._made(turn.session_id, turn.run or turn.origin) if turn.text is not None else ()
+            files = await self._made(turn.session_id, turn.origin) if turn.text is not None else ()
             async with Reply(
                 surface,
                 known=known,
@@ -224,15 +225,9 @@ class Answerer:
         if await self._conversations.latest(latest.turn_id) != latest:
             raise TurnLostError(f"turn {latest.turn_id} does not stand as it did")
 
-    async def _made(self, session_id: str, run_id: str) -> list[File]:
-        """What a run has made, each under a name of its own."""
-        files, names = list[File](), {FILE_NAME}
-        for made in (await self._runtime.made(session_id, run_id))[:MOST_FILES]:
-            name = made.name if made.name not in names else f"{len(files) + 1}-{made.name}"
-            names.add(name)
-            alt = made.alt or (name if made.kind.startswith("image/") else "")
-            files.append(File(name, made.data, alt))
-        return files
+    async def _made(self, session_id: str, origin: str) -> list[File]:
+        """What the turns of an origin have made, each under a name of its own."""
+        return files_of((await self._runtime.made(session_id, origin))[:MOST_FILES])
 
     async def _while_it_runs(self, turn: Turn, say: Words) -> list[Button]:
         """The buttons under a reply that grows. What another worker knew of an edit is not lost with it."""
@@ -266,7 +261,7 @@ class Answerer:
             async with asyncio.timeout(self._time_limit):
                 done = await self._agent_said(turn, reply)
             text, asked = reply.text, list[Approval]()
-            files = await self._made(turn.session_id, turn.run or turn.origin)
+            files = await self._made(turn.session_id, turn.origin)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
                 asked = await self._approvals.answered(turn, text, asdict(done.usage), done.asks)
