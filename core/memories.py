@@ -11,14 +11,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
+from google.adk.apps import App
 from google.adk.events.event import Event
 from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions import Session
+from google.adk.tools.load_memory_tool import LoadMemoryTool
+from google.adk.tools.preload_memory_tool import PreloadMemoryTool
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.fence import Fence, hold
+from core.layout import agents
 from core.sessions.service import StoredSession
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
@@ -149,6 +153,12 @@ class Memories(BaseMemoryService):
     async def _hold(self, connection: AsyncConnection) -> None:
         if self.session is not None and self.generation is not None:
             await hold(connection, self.session, self.generation, self.fence)
+
+
+def recalls(app: App) -> bool:
+    """Whether an agent of an app looks into its memory by ADK's own tools: then what is said is remembered."""
+    kinds = (LoadMemoryTool, PreloadMemoryTool)
+    return any(isinstance(tool, kinds) for agent in agents(app) for tool in agent.tools)
 
 
 def _entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str, float]]:

@@ -13,6 +13,7 @@ from google.adk.sessions import Session
 
 from core.errors import SessionResetError
 from core.fence import Fence
+from core.sessions.record import role_of
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
 from core.steps import open_calls
@@ -53,6 +54,13 @@ class OneRunner(Runner):
     """
 
     _session: Session | None = None
+    _run_id = ""
+
+    @property
+    def said(self) -> list[Event]:
+        """What people and agents have said in the run."""
+        events = _of_run(self._session, self._run_id) if self._session is not None else []
+        return [event for event in events if role_of(event) in ("user", "assistant")]
 
     async def stored(self, run_id: str, generation: int | None, fence: Fence | None, **session: str) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
@@ -61,7 +69,7 @@ class OneRunner(Runner):
             SessionResetError: the session is of another generation.
             CorrectedError: it has named an agent that does not exist, and was told so.
         """
-        self._session = await self._get_or_create_session(**session)
+        self._session, self._run_id = await self._get_or_create_session(**session), run_id
         found = self._session.generation if isinstance(self._session, StoredSession) else generation
         if generation is not None and generation != found:
             raise SessionResetError.of(self._session.id, generation)

@@ -25,15 +25,16 @@ from google.genai import types
 
 from core.artifacts import Artifacts, Made
 from core.asks import Ask, Decision, asks_in, behind, telling
-from core.errors import ParleyError, ProviderError, StepLimitError
+from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
 from core.events import StreamEvent
 from core.fence import Fence
-from core.memories import Memories
+from core.memories import Memories, recalls
 from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
 from core.models.provider import MOST_TAKE, Takes
 from core.progress import BUILT_IN, lines_of
 from core.runner import CorrectedError, OneRunner
+from core.secrets import traced
 from core.sessions.reopening import correction_of
 from core.steps import Steps
 
@@ -83,6 +84,7 @@ class AgentRuntime:
         self._lines = {**BUILT_IN, **lines_of(app), **lines}
         self._artifacts = artifacts or InMemoryArtifactService()
         self._memory = memory or InMemoryMemoryService()
+        self._remembers = recalls(app)
         self._runner = OneRunner(
             app=app,
             session_service=sessions,
@@ -233,6 +235,8 @@ class AgentRuntime:
                 async for event in events:
                     for told in steps.take(event):
                         yield told
+            if self._remembers and run_id is not None:
+                await self._remember(user_id, session_id, runner)
             yield steps.end()
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
@@ -240,6 +244,18 @@ class AgentRuntime:
             yield StreamEvent("error", error=limit)
         except Exception as error:
             yield StreamEvent("error", error=_ours(error))
+
+    async def _remember(self, user_id: str, session_id: str, runner: OneRunner) -> None:
+        """Have the memory keep what was said in a run. What it cannot keep ends no answer."""
+        assert runner.memory_service is not None, "it was given one"
+        try:
+            await runner.memory_service.add_events_to_memory(
+                app_name=self.app.name, user_id=user_id, session_id=session_id, events=runner.said
+            )
+        except (SessionResetError, TurnLostError):
+            raise
+        except Exception as error:
+            log.warning("what was said in session %s is not remembered: %s", session_id, traced(error))
 
     def _correction(self, error: Exception) -> str | None:
         found = _INVENTED_AGENT.search(str(error))

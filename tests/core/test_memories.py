@@ -19,6 +19,7 @@ from core.fence import Fence
 from core.memories import Memories
 from core.models.provider import Done, ToolCall
 from core.runtime import AgentRuntime
+from core.sessions.reopening import rewind
 from core.sessions.service import SessionService
 from core.tokens import TokenCounter
 from tests.conversation import ScriptedProvider, adapter
@@ -86,9 +87,13 @@ async def test_what_came_of_a_conversation_goes_with_it_and_nothing_comes_behind
     assert await found(run, "word") == ["another word"]
 
 
-async def test_an_agent_that_is_brought_remembers_after_a_restart(database: Faulty, service: SessionService) -> None:
+@pytest.mark.parametrize("itself", [True, False], ids=["it tells the memory", "it has the tools alone"])
+async def test_an_agent_that_is_brought_remembers_after_a_restart(
+    database: Faulty, service: SessionService, itself: bool
+) -> None:
     async def remember(callback_context: CallbackContext) -> None:
-        await callback_context.add_session_to_memory()
+        if itself:
+            await callback_context.add_session_to_memory()
 
     provider = ScriptedProvider(
         "Noted.", [ToolCall("m1", "load_memory", {"query": "dog name"}), Done()], "It is Bello.", "Bello."
@@ -108,3 +113,7 @@ async def test_an_agent_that_is_brought_remembers_after_a_restart(database: Faul
     assert events[-1].text == "It is Bello."
     assert "My dog has the name Bello." in str(provider.requests[1].messages)
     assert "My dog has the name Bello." in str(provider.requests[2].messages[-1])
+    assert len(await found(Memories(database), "Bello")) == 2
+    async with database.write() as connection:  # the question was deleted
+        await rewind(connection, "s", "r", keeps_question=False)
+    assert await found(Memories(database), "Bello") == ["It is Bello."]
