@@ -30,6 +30,7 @@ from core.inbox import Inbox
 from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
+from core.ledger import Ledger
 from core.memories import Memories
 from core.places import Places
 from core.pruning import Pruning
@@ -139,8 +140,16 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             allowance=settings.allowance,
             others=runtimes,
         )
-        feedback = Feedback(database)
-        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, settings.follow)
+        desk = Desk(
+            inbox,
+            conversations,
+            Feedback(database),
+            answerer.reshow,
+            approvals,
+            answerer.reask,
+            Ledger(database),
+            settings.follow,
+        )
         places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
         if settings.slack is not None:
             vault = Vault(database, settings.vault_key) if settings.vault_key else None

@@ -13,6 +13,7 @@ from channels import words
 from channels.channel import File
 from channels.desk import Desk
 from channels.receipts import Receipts
+from channels.why import told
 from channels.words import Words
 from core.errors import StoreError
 from core.inbound import Inbound
@@ -20,13 +21,14 @@ from core.secrets import traced
 
 log = logging.getLogger(__name__)
 
-Name = Literal["reset", "stop", "help", "status", "agent", "model", "export", "mute", "listen"]
+Name = Literal["reset", "stop", "help", "status", "why", "agent", "model", "export", "mute", "listen"]
 
 #: What each of them does.
 COMMANDS: Mapping[Name, str] = {
     "reset": words.RESET_DOES,
     "stop": words.STOP_DOES,
     "status": words.STATUS_DOES,
+    "why": words.WHY_DOES,
     "agent": words.AGENT_DOES,
     "model": words.MODEL_DOES,
     "export": words.EXPORT_DOES,
@@ -40,6 +42,13 @@ WITH_NAME: frozenset[Name] = frozenset({"agent", "model"})
 
 #: Characters of a name that is said again.
 _MOST_NAMED = 100
+
+#: Those that go by something behind them.
+_WITH_ARGUMENT: frozenset[Name] = WITH_NAME | {"why"}
+
+#: Those whose answer is for who asks alone. In a message they are commands only with a sign before them, since they are
+#: words that people say, and the answer there is no more than how to ask.
+PRIVATE: frozenset[Name] = frozenset({"why"})
 
 _COMMAND = re.compile(rf"[/!]?(?P<name>{'|'.join(get_args(Name))})(?:\s+(?P<argument>[^\s?]+))?[.!]*", re.IGNORECASE)
 
@@ -126,6 +135,16 @@ class Commands:
             log.error("%s cannot be done: %s", name, traced(error))
             return Said(words.of(asker.locale).sorry(error.public))
 
+    async def why_of(self, message_id: str, event_key: str, asker: Asker) -> Said:
+        """What an answer was made of, by one of its messages or by its question; as `run`."""
+        say, ledger = words.of(asker.locale), self._desk.ledger
+        try:
+            turn_id = await ledger.of_message(asker.session_id or "", message_id, event_key)
+            return Said(await told(ledger, turn_id, asker.author, say))
+        except StoreError as error:
+            log.error("why cannot be told: %s", traced(error))
+            return Said(say.sorry(error.public))
+
     async def attempt(self, name: Name, argument: str, asker: Asker) -> Said:
         """Do what a command asks for.
 
@@ -136,6 +155,8 @@ class Commands:
         if name == "help":
             return Said(_help(say))
         session = asker.session_id
+        if name == "why":
+            return Said(await self._why(argument.strip(), asker, say))
         if session is None or not (name in WITH_NAME or await self._desk.inbox.is_session(session)):
             return Said(say(words.NOTHING_TO_RESET))
         return await self._in_session(name, argument.strip(), session, asker, say)
@@ -157,6 +178,11 @@ class Commands:
                 return Said(say(words.MUTED if name == "mute" else words.LISTENING))
             case _:
                 return await self._status(session, asker, say)
+
+    async def _why(self, turn_id: str, asker: Asker, say: Words) -> str:
+        ledger, session, author = self._desk.ledger, asker.session_id, asker.author
+        newest = await ledger.newest(session, author=author) if session and not turn_id else None
+        return await told(ledger, turn_id or newest, author, say)
 
     async def _stop(self, session: str, asker: Asker, say: Words) -> Said:
         halt = await self._desk.conversations.stop(session, author=asker.author, until=asker.until)
@@ -242,7 +268,9 @@ def command_in(text: str) -> tuple[Name, str] | None:
     """The command that a message consists of, and what stands behind it; nothing if it is something else."""
     found = _COMMAND.fullmatch(text.strip())
     name = next((name for name in COMMANDS if found and name == found["name"].lower()), None)
-    if found is None or name is None or (found["argument"] and name not in WITH_NAME):
+    if found is None or name is None or (found["argument"] and name not in _WITH_ARGUMENT):
+        return None
+    if name in PRIVATE and not text.strip().startswith(("/", "!")):
         return None
     return name, (found["argument"] or "").rstrip(".!")
 
@@ -253,6 +281,8 @@ def _help(say: Words) -> str:
 
 
 def _shown(name: Name) -> str:
+    if name in PRIVATE:
+        return f"/{name}"
     return f"{name} NAME" if name in WITH_NAME else name
 
 

@@ -170,7 +170,7 @@ class Words:
         """One sentence for the user, with the id that an operator can find the cause by."""
         return f"{self.sorry(sentence)} {self(TURN, id=turn_id)}"
 
-    def waited(self, seconds: int) -> str:
+    def waited(self, seconds: int | str) -> str:
         return self(WAITED, seconds=seconds)
 
     def using(self, tool: str) -> str:
@@ -221,3 +221,39 @@ def _words(language: str) -> Words:
 
 
 ENGLISH = _words(_ENGLISH)
+
+# of what an answer was made of, to who asked for it
+WHY = "Why?"
+WHY_THIS = "Why this answer?"
+WHY_DOES = "tell you alone what an answer of mine was made of"
+WHY_TURN = "the id of a turn; without one, your latest answer here"
+WHY_PRIVATELY = "That is for you alone: use `/why`, or the menu of the message."
+WHY_NOT_YOURS = "I can tell you nothing about this: only who asked can know, and for as long as I remember."
+WHY_TITLE = "**What this answer was made of** (turn `{id}`)"
+WHY_RUNS = "I am at it still."
+WHY_FAILED = "It failed. Whoever runs me finds the cause under this id."
+WHY_STOPPED = "It was stopped."
+WHY_LOST = "What it was made of is not known any more."
+WHY_RETRY = "It was tried again, and went on with what had been done before."
+WHY_REGENERATE = "It was answered anew."
+WHY_REVISE = "It was answered anew, as the question was edited."
+WHY_DECIDED = "It goes on with what was decided."
+WHY_SEVERAL = "It answers {count} messages at once."
+WHY_ATTEMPTS = "It was begun {count} times, since I was interrupted."
+WHY_TOKENS = "Tokens: {read} read, {written} written"
+WHY_TOOL = "Tool `{tool}`{took}: {arguments}"
+WHY_TOOL_FAILED = "Tool `{tool}` has failed{took}: {arguments}; it said: {error}"
+WHY_TOOL_ASKS = "Tool `{tool}` needs a decision: {arguments}"
+WHY_TOOL_OPEN = "Tool `{tool}` has not ended: {arguments}"
+WHY_TOOLS_MORE = "{count} more calls of tools"
+WHY_HISTORY = "Of this conversation: {count} messages, {tokens} tokens"
+WHY_CUT_TOKENS = "Left out: {count} older messages, for there is room for {budget} tokens"
+WHY_CUT_TURNS = "Left out: {count} older messages, for no more than {turns} questions and answers are read"
+WHY_OTHERS = "Of what others said: {count} messages, {tokens} tokens"
+WHY_OTHERS_CUT = "Left out: {count} messages of others, for want of room"
+WHY_FILE = "File `{name}`: read"
+WHY_FILE_NOT = "File `{name}`: not read; {why}"
+WHY_WAITS = "`{tool}`: nobody has decided yet."
+WHY_TIME = "Time: the first word after {first} s, all after {all} s"
+WHY_TIME_ALL = "Time: {all} s"
+WHY_WAITED = "Before that it had waited for {waited} s."

@@ -141,9 +141,16 @@ class Approvals:
         self._hours = hours
         self._pauses = pauses
 
-    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], asks: Sequence[Ask]) -> list[Approval]:
-        """Keep the final text of a turn that asks people for something, and what it asks for. Of one that was started
-        over meanwhile, nothing is asked.
+    async def answered(
+        self,
+        turn: Turn,
+        text: str,
+        usage: Mapping[str, Any],
+        asks: Sequence[Ask],
+        receipt: Mapping[str, Any] | None = None,
+    ) -> list[Approval]:
+        """Keep the final text of a turn that asks people for something, what it was made of, and what it asks for. Of
+        one that was started over meanwhile, nothing is asked.
 
         Returns:
             What it asks for: see `asked`.
@@ -157,8 +164,8 @@ class Approvals:
             async with self._database.write() as connection:
                 generation = await hold_session(connection, turn.session_id)
                 here = fence.is_own & turns.c.state.in_(before("answered"))
-                kept = sa.update(turns).where(here).values(text=text, usage=dict(usage), state="answered")
-                if not (await connection.execute(kept)).rowcount:
+                new = {"text": text, "usage": dict(usage), "receipt": receipt, "state": "answered"}
+                if not (await connection.execute(sa.update(turns).where(here).values(new))).rowcount:
                     raise fence.lost
                 if generation == turn.generation:
                     await self._ask(connection, turn, asks)

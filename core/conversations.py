@@ -132,9 +132,9 @@ class Conversations:
         self._end(halt.turn_id)
         return halt
 
-    async def stop_turn(self, turn_id: str, author: str) -> Stopped:
-        """End a turn that runs, whoever runs it, if `author` has asked for it. However often that is said, it is done
-        once.
+    async def stop_turn(self, turn_id: str, author: str | None) -> Stopped:
+        """End a turn that runs, whoever runs it, if `author` has asked for it; None for an operator, who may. However
+        often that is said, it is done once.
 
         Raises:
             StoreError: it could not be kept, however often that was tried.

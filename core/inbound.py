@@ -40,7 +40,8 @@ class Inbound:
         text: what was said, without the mention that called the bot.
         sent_at: when the platform got it, in seconds since the epoch: the order within the session.
         attachments: the files that came along.
-        brings: the messages that it passes on or replies to, in the adapter's own words (JSON).
+        brings: the messages that it passes on or replies to, in the adapter's own words, and those that it is a
+            question about, as `channels.context.about` has them (JSON).
         spots: the names of the place where it was said, the narrowest first, as rules on places have them.
     """
 

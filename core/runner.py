@@ -13,6 +13,7 @@ from google.adk.sessions import Session
 
 from core.errors import SessionResetError
 from core.fence import Fence
+from core.sessions.extent import Extent
 from core.sessions.record import role_of
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
@@ -61,6 +62,11 @@ class OneRunner(Runner):
         """What people and agents have said in the run."""
         events = _of_run(self._session, self._run_id) if self._session is not None else []
         return [event for event in events if role_of(event) in ("user", "assistant")]
+
+    @property
+    def extent(self) -> Extent | None:
+        """How much of the conversation the run goes on with, where that is known."""
+        return self._session.extent if isinstance(self._session, StoredSession) else None
 
     async def stored(self, run_id: str, generation: int | None, fence: Fence | None, **session: str) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.

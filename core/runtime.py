@@ -1,13 +1,16 @@
 """Runs the agent for a session and tells what it says while it runs."""
 
+import importlib
 import logging
 import re
+import sys
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
-from types import MappingProxyType
-from typing import Any
+from dataclasses import replace
+from types import MappingProxyType, ModuleType
+from typing import Any, cast
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
@@ -208,9 +211,17 @@ class AgentRuntime:
             runner.memory_service = self._memory.of(session_id, generation, fence)
         message: types.Content = types.UserContent(parts=[types.Part(text=text), *media])
         steps = Steps(self._lines)
+        config = ChosenRun(
+            model=model,
+            streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
+            max_llm_calls=self.max_llm_calls,
+            tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
+        )
         try:
             if run_id is not None:
                 stored = await runner.stored(run_id, generation, fence, user_id=user_id, session_id=session_id)
+                if (loaded := runner.extent) is not None:
+                    yield StreamEvent("history", history=loaded)
                 if decisions:
                     message = telling(stored, decisions) or message
                     for ask in _allowed(stored, decisions):
@@ -224,17 +235,12 @@ class AgentRuntime:
                 invocation_id=run_id,
                 new_message=message,
                 state_delta={"temp:speaker": speaker} if speaker else None,
-                run_config=ChosenRun(
-                    model=model,
-                    streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
-                    max_llm_calls=self.max_llm_calls,
-                    tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
-                ),
+                run_config=config,
             )
             async with aclosing(run) as events:
                 async for event in events:
                     for told in steps.take(event):
-                        yield told
+                        yield replace(told, seconds=config.stopwatch.seconds(told.call_id)) if told.call_id else told
             if self._remembers and run_id is not None:
                 await self._remember(user_id, session_id, runner)
             yield steps.end()
@@ -320,8 +326,17 @@ class _Mute(BaseLlm):
         )
 
 
+#: What ADK looks for at each run, for it is there only if some other package is. To find once more that it is not takes
+#: a millisecond, in which two files are read and run.
+_SOUGHT = "google.adk.agents.remote_a2a_agent"
+
+
 async def warm_up() -> None:
     """Run an agent that says nothing once: ADK imports a second's worth of code at the first run of a process."""
+    try:
+        importlib.import_module(_SOUGHT)
+    except ImportError:
+        cast(dict[str, ModuleType | None], sys.modules)[_SOUGHT] = None  # Python: it is not there, without a look
     sessions = InMemorySessionService()
     runtime = AgentRuntime(App(name="warm_up", root_agent=LlmAgent(name="mute", model=_Mute(model="mute"))), sessions)
     await sessions.create_session(app_name="warm_up", user_id="nobody", session_id="none")

@@ -5,6 +5,7 @@ is the texts of the steps, joined by a blank line.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -64,12 +65,21 @@ class Steps:
         self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
 
     def retold(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
-        """What an earlier attempt at the run has said, and the calls that are made now."""
+        """What an earlier attempt at the run has said and called, and the calls that are made now."""
         made_now = open_calls(stored)
+        calls = dict[str, StreamEvent]()
         for event in stored:
+            failures = dict[str, StreamEvent]()
             for told in self.take(event):
                 if not told.tool or told.call_id in made_now:
                     yield told
+                elif told.type == "tool_start":
+                    calls[told.call_id] = told
+                elif told.type == "error":
+                    failures[told.call_id] = told
+                elif call := calls.get(told.call_id):
+                    failed = failures.get(told.call_id)
+                    yield replace(call, type="tool_past", error=failed.error if failed else None)
 
     def end(self) -> StreamEvent:
         """What there is to tell at the end: `done`, or an `error` if the model broke off before its first word."""

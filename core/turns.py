@@ -55,6 +55,8 @@ WAITED = 0.2
 
 Kind = Literal["message", "approval"] | Again
 
+Json = Mapping[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -179,13 +181,13 @@ class Turns:
         """
         await self._write(turn, _SHOWN, chunks=list(chunks))
 
-    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any]) -> None:
-        """Keep the final text before it is shown.
+    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> None:
+        """Keep the final text before it is shown, and what it was made of.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _ANSWERED, text=text, usage=dict(usage))
+        await self._write(turn, _ANSWERED, text=text, usage=dict(usage), receipt=receipt)
 
     async def hand_back(self, turn: Turn) -> None:
         """Leave the turn to whoever claims it next; that it was tried does not count.
@@ -234,17 +236,18 @@ class Turns:
 
         await self._notices.hear(heard)
 
-    async def end(self, turn: Turn, state: Ended, *, error: str | None = None) -> None:
+    async def end(self, turn: Turn, state: Ended, *, error: str | None = None, receipt: Json | None = None) -> None:
         """End the turn, and with it the messages that it answered. If the session was reset meanwhile, what was
         said is forgotten; if what was asked was deleted, the history is as if it had not been.
 
         Args:
             error: for operators: what went wrong, free of secrets.
+            receipt: what the turn was made of, if that was not kept with an answer.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        values = {"error": error, "finished_at": time.time()}
+        values = {"error": error, "finished_at": time.time(), "receipt": receipt}
 
         async def work() -> None:
             if not await self._execute(turn, _ENDED[state], values):
@@ -256,7 +259,8 @@ class Turns:
         """End a turn of a generation that a reset has ended, or whose messages were deleted."""
         here = self.fence(turn).is_own & turns.c.state.in_(before(state))
         text = sa.case((turns.c.cancel == RESET, None), else_=turns.c.text)
-        ended = sa.update(turns).where(here).values(**values, state=state, text=text).returning(turns.c.cancel)
+        new = {**values, "state": state, "text": text, "receipt": None}
+        ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
         async with self._database.write() as connection:
             row = (await connection.execute(ended)).one_or_none()
             if row is None:
@@ -385,8 +389,10 @@ _ALIKE = ("id", "generation", "kind", "origin", "run", "model", "agent")
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 
+_RECEIPT = sa.func.coalesce(sa.bindparam("new_receipt", type_=turns.c.receipt.type), turns.c.receipt)
+
 _SHOWN = writes_own(("running", "answered"), "chunks")
-_ANSWERED = writes_own(before("answered"), "text", "usage", state="answered")
+_ANSWERED = writes_own(before("answered"), "text", "usage", "receipt", state="answered")
 _HANDED_BACK = writes_own(
     ("running", "answered"),
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
@@ -394,7 +400,7 @@ _HANDED_BACK = writes_own(
     attempt=turns.c.attempt - 1,
 )
 _ENDED: Mapping[Ended, Statement] = {
-    state: writes_own(before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state)
+    state: writes_own(before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state, receipt=_RECEIPT)
     for state in ("done", "failed", "cancelled")
 }
 _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

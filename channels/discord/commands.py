@@ -40,6 +40,8 @@ class Givers(Protocol):
 
     async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None: ...
 
+    async def why(self, interaction: discord.Interaction, message: discord.Message) -> None: ...
+
     async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]: ...
 
     async def agents(self, interaction: discord.Interaction, typed: str) -> Sequence[str]: ...
@@ -47,10 +49,11 @@ class Givers(Protocol):
 
 def commands_of(takes: Givers) -> list[Command]:
     """All of them: in servers and direct messages, and wherever people are who have the app for themselves."""
-    made: list[Command] = [_plain(name, does, takes) for name, does in COMMANDS.items() if name not in WITH_NAME]
+    plain = [name for name in COMMANDS if name not in WITH_NAME and name != "why"]
+    made: list[Command] = [_plain(name, COMMANDS[name], takes) for name in plain]
     made += [_naming("model", words.MODEL_NAME, takes, takes.models)]
     made += [_naming("agent", words.AGENT_NAME, takes, takes.agents)]
-    made += [_ask(takes), _ask_about(takes)]
+    made += [_why(takes), _why_this(takes), _ask(takes), _ask_about(takes)]
     for command in made:
         command.allowed_contexts = app_commands.AppCommandContext(guild=True, dm_channel=True, private_channel=True)
         command.allowed_installs = app_commands.AppInstallationType(guild=True, user=True)
@@ -78,6 +81,21 @@ def _naming(what: Name, about: str, takes: Givers, names: Names) -> Command:
     )
     command.autocomplete("name")(complete)
     return command
+
+
+def _why(takes: Givers) -> Command:
+    @app_commands.describe(turn=_described(words.WHY_TURN))
+    async def give(interaction: discord.Interaction, turn: str = "") -> None:
+        await takes.command(interaction, "why", turn)
+
+    return app_commands.Command(name="why", description=_described(COMMANDS["why"]), callback=give)
+
+
+def _why_this(takes: Givers) -> Command:
+    async def give(interaction: discord.Interaction, message: discord.Message) -> None:
+        await takes.why(interaction, message)
+
+    return app_commands.ContextMenu(name=_described(words.WHY_THIS), callback=give)
 
 
 def _ask(takes: Givers) -> Command:

@@ -47,6 +47,7 @@ COMMANDS: Mapping[str, Command] = {
     "/help": Command("help", "What I can do"),
     "/agent-status": Command("status", "How your conversation here stands, and which model answers"),
     "/agent": Command("agent", "See or choose the agent that answers you here", "[name]"),
+    "/why": Command("why", "What your latest answer here was made of, for you alone", "[turn]"),
     "/model": Command("model", "See or choose the model that answers you here", "[name]"),
     "/export": Command("export", "A conversation of yours here as a file for you", question=words.WHICH_TO_EXPORT),
 }

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 
 from core.sessions import scopes
+from core.sessions.extent import Extent, extent
 from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, sendable, token_budget_truncate
 from core.sessions.record import Rebuilder, Row, parsed, references, restored
 from core.store.database import Database
@@ -161,12 +162,13 @@ class Loader:
     budget: int | None = None
     agent: str = ""
 
-    async def load(self) -> list[Event]:
-        """What of the history is sent to the model, oldest first."""
+    async def load(self) -> tuple[list[Event], Extent]:
+        """What of the history is sent to the model, oldest first, and how much of it that is."""
         rows = await self._rows()
         entries = await self._entries([rows[id_] for id_ in sorted(rows)])
         kept = token_budget_truncate(entries, self.budget, label=f"session {self.session}")
-        return sendable([entry.event for entry in kept])
+        of_all = extent(entries, kept, budget=self.budget, until=max(rows, default=0))
+        return sendable([entry.event for entry in kept]), of_all
 
     async def _rows(self) -> dict[int, Message]:
         rows = await self._newest()

@@ -22,6 +22,7 @@ from core.errors import DamagedSessionError, StoreError
 from core.fence import Fence
 from core.sessions import scopes
 from core.sessions.appending import Appender
+from core.sessions.extent import Extent
 from core.sessions.history import is_user_message, sendable
 from core.sessions.loading import Life, Loader, opened
 from core.sessions.record import is_state_only, measured, media_size, stored
@@ -60,6 +61,12 @@ class StoredSession(Session):
     _generation: int = PrivateAttr(default=0)
     _created_at: float = PrivateAttr(default=0.0)
     _fence: Fence | None = PrivateAttr(default=None)
+    _extent: Extent = PrivateAttr(default=Extent())
+
+    @property
+    def extent(self) -> Extent:
+        """How much of the conversation was loaded, and why not more."""
+        return self._extent
 
     @property
     def generation(self) -> int:
@@ -145,16 +152,17 @@ class SessionService(BaseSessionService):
                 return None
             loader = Loader(self._database, session_id, found, self._budget, self._agent)
             wanted = config is None or config.num_recent_events != 0
-            events = await loader.load() if wanted else []
-            return _session(session_id, found.life, found.updated_at, found.state, _picked(events, config))
+            events, of_all = await loader.load() if wanted else ([], Extent())
+            session = _session(session_id, found.life, found.updated_at, found.state, _picked(events, config))
+            session._extent = of_all
+            return session
 
         return await self._persist(load, session_id)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         c = sessions.c
-        said = (
-            sa.select(messages.c.created_at).where(messages.c.session == c.id).order_by(messages.c.id.desc()).limit(1)
-        )
+        of_life = (messages.c.session == c.id) & (messages.c.generation == c.generation)
+        said = sa.select(messages.c.created_at).where(of_life).order_by(messages.c.id.desc()).limit(1)
         query = sa.select(sessions, said.scalar_subquery().label("said_at")).where(c.app == (self._home or app_name))
         if user_id is not None:
             query = query.where(c.user_id == user_id)

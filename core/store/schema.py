@@ -80,7 +80,8 @@ sa.Index(
 #: with what another turn had asked a person for (`approval`) has that turn for a `parent`, but is the first in a line
 #: of its own; `run` is what it stores under. `model` is the one that was chosen for it (null: the default), `agent` the
 #: name of the one that answers. `owner` is the worker that runs it, for the `attempt`-th time; `cancel`, why it is to
-#: be ended.
+#: be ended. `receipt` is what it was made of, as far as its run can tell (`core.receipt`); it goes with what was said
+#: when the session is reset.
 turns = sa.Table(
     "turns",
     metadata,
@@ -100,6 +101,7 @@ turns = sa.Table(
     sa.Column("text", sa.Text),
     sa.Column("chunks", sa.JSON, nullable=False),
     sa.Column("usage", sa.JSON),
+    sa.Column("receipt", sa.JSON(none_as_null=True)),
     sa.Column("error", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("finished_at", sa.Double),
@@ -233,7 +235,9 @@ messages = sa.Table(
     sa.Column("event", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
 )
-sa.Index("ix_messages_session_id", messages.c.session, messages.c.id)
+#: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where it knows nothing
+#: of the table yet. (Without, it reads and sorts the whole history, of which it expects little.)
+sa.Index("ix_messages_life", messages.c.session, messages.c.id, messages.c.generation)
 sa.Index("ix_messages_event_id", messages.c.session, messages.c.event_id, unique=True)
 sa.Index(
     "ix_messages_held",

@@ -27,6 +27,7 @@ from core.inbox import Inbox
 from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
+from core.ledger import Ledger
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
 from core.places import Places
@@ -126,7 +127,8 @@ async def core_of(
             most_messages=most_messages,
             allowance=allowance,
         )
-        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, approvals, answerer.reask, follow)
+        feedback, ledger = Feedback(database), Ledger(database)
+        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, ledger, follow)
         places, leadership = Places(database), Leadership(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 

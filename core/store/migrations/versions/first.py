@@ -113,7 +113,7 @@ def upgrade() -> None:
         sqlite_where=sa.text("held IS NOT NULL"),
         postgresql_where=sa.text("held IS NOT NULL"),
     )
-    op.create_index("ix_messages_session_id", "messages", ["session", "id"], unique=False)
+    op.create_index("ix_messages_life", "messages", ["session", "id", "generation"], unique=False)
     op.create_table(
         "sessions",
         sa.Column("id", sa.Text(), nullable=False),
@@ -169,6 +169,7 @@ def upgrade() -> None:
         sa.Column("text", sa.Text(), nullable=True),
         sa.Column("chunks", sa.JSON(), nullable=False),
         sa.Column("usage", sa.JSON(), nullable=True),
+        sa.Column("receipt", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("finished_at", sa.Double(), nullable=True),
