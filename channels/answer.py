@@ -203,7 +203,7 @@ class Answerer:
             reply.offer(growing(turn.id, say, is_revised=turn.id in self._revised))
 
     async def _made(self, turn: Turn) -> Sequence[File]:
-        return await made(self._runtime, turn.session_id, turn.run or turn.origin)
+        return await made(self._runtime, turn.session_id, turn.origin)
 
     async def _in_reply(self, turn: Turn, reply: Reply, language: Language, files: Sequence[File]) -> None:
         try:

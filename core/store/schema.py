@@ -279,7 +279,8 @@ vault = sa.Table(
 )
 
 #: What tools have made: each version of a file, by its name and whose it is (`scope` and `owner` as in `state`). `run`
-#: is the ADK invocation that has saved it, in that `session`; `part` what there is of it besides its bytes.
+#: is the ADK invocation that has saved it, in that `session`, and `turn` the turn that ran it; `part` what there is of
+#: it besides its bytes.
 artifacts = sa.Table(
     "artifacts",
     metadata,
@@ -290,6 +291,7 @@ artifacts = sa.Table(
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("session", sa.Text),
     sa.Column("run", sa.Text),
+    sa.Column("turn", sa.Text),
     sa.Column("kind", sa.Text),
     sa.Column("is_text", sa.Boolean, nullable=False),
     sa.Column("part", sa.Text, nullable=False),
@@ -299,3 +301,19 @@ artifacts = sa.Table(
     sa.UniqueConstraint("scope", "owner", "name", "version"),
 )
 sa.Index("ix_artifacts_session_run", artifacts.c.session, artifacts.c.run)
+
+#: What an agent (`app`) was told to remember of what was said at a place (`user_id`), once by its `key`; what came of a
+#: `session` goes with it.
+memories = sa.Table(
+    "memories",
+    metadata,
+    sa.Column("id", Serial, primary_key=True, autoincrement=True),
+    sa.Column("app", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("session", sa.Text, index=True),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.UniqueConstraint("app", "user_id", "key"),
+)
