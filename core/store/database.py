@@ -141,7 +141,13 @@ def _read_json(text: str) -> Any:
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver's own idea of when a transaction begins stays out of it
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000", "foreign_keys=ON"):
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "busy_timeout=10000",
+        "foreign_keys=ON",
+        "secure_delete=ON",
+    ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
