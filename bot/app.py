@@ -32,6 +32,7 @@ from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
 from core.ledger import Ledger
+from core.memories import Memories
 from core.places import Places
 from core.pruning import Pruning
 from core.retention import Retention
@@ -196,7 +197,9 @@ def _open(
 def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, settings: Settings) -> AgentRuntime:
     root = app.root_agent.name if app.root_agent else ""
     sessions = SessionService(database, counter, budget=settings.history_tokens, agent=root, home=crew.agents.default)
-    return AgentRuntime(app, sessions, artifacts=Artifacts(database), lines=crew.lines.get(app.name, {}))
+    return AgentRuntime(
+        app, sessions, artifacts=Artifacts(database), memory=Memories(database), lines=crew.lines.get(app.name, {})
+    )
 
 
 @asynccontextmanager

@@ -243,6 +243,11 @@ WHY_DECIDED = "It goes on with what was decided."
 WHY_SEVERAL = "It answers {count} messages at once."
 WHY_ATTEMPTS = "It was begun {count} times, since I was interrupted."
 WHY_TOKENS = "Tokens: {read} read, {written} written"
+WHY_MODEL = "Model: `{model}`{took}; calls: {count}; tokens: {read} read, {written} written"
+WHY_MODEL_INSTEAD = (
+    "Model: `{model}`, in place of `{other}`{took}; calls: {count}; tokens: {read} read, {written} written"
+)
+WHY_MODEL_FAILED = "Model: `{model}` has failed{took}; calls: {count}"
 WHY_TOOL = "Tool `{tool}`{took}: {arguments}"
 WHY_TOOL_FAILED = "Tool `{tool}` has failed{took}: {arguments}; it said: {error}"
 WHY_TOOL_ASKS = "Tool `{tool}` needs a decision: {arguments}"

@@ -29,7 +29,18 @@ from core.sessions.record import is_state_only, measured, media_size, stored
 from core.sessions.spoken import Spoken
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
-from core.store.schema import approvals, artifacts, blobs, feedback, messages, sessions, state, tool_calls, turns
+from core.store.schema import (
+    approvals,
+    artifacts,
+    blobs,
+    feedback,
+    memories,
+    messages,
+    sessions,
+    state,
+    tool_calls,
+    turns,
+)
 from core.tokens import TokenCounter
 
 T = TypeVar("T")
@@ -329,6 +340,7 @@ async def _forget(connection: AsyncConnection, session_id: str) -> None:
     its_files = (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)
     await connection.execute(sa.delete(artifacts).where(its_files))
     await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
+    await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
 
 

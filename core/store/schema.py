@@ -241,8 +241,8 @@ messages = sa.Table(
     sa.Column("event", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
 )
-#: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where it knows nothing
-#: of the table yet. (Without, it reads and sorts the whole history, of which it expects little.)
+#: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where nothing is known
+#: of the table yet. (Without, the whole history is read and sorted, since little is expected of it.)
 sa.Index("ix_messages_life", messages.c.session, messages.c.id, messages.c.generation)
 sa.Index("ix_messages_event_id", messages.c.session, messages.c.event_id, unique=True)
 sa.Index(
@@ -285,7 +285,8 @@ vault = sa.Table(
 )
 
 #: What tools have made: each version of a file, by its name and whose it is (`scope` and `owner` as in `state`). `run`
-#: is the ADK invocation that has saved it, in that `session`; `part` what there is of it besides its bytes.
+#: is the ADK invocation that has saved it, in that `session`, and `turn` the turn that ran it; `part` what there is of
+#: it besides its bytes.
 artifacts = sa.Table(
     "artifacts",
     metadata,
@@ -296,6 +297,7 @@ artifacts = sa.Table(
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("session", sa.Text),
     sa.Column("run", sa.Text),
+    sa.Column("turn", sa.Text),
     sa.Column("kind", sa.Text),
     sa.Column("is_text", sa.Boolean, nullable=False),
     sa.Column("part", sa.Text, nullable=False),
@@ -305,3 +307,19 @@ artifacts = sa.Table(
     sa.UniqueConstraint("scope", "owner", "name", "version"),
 )
 sa.Index("ix_artifacts_session_run", artifacts.c.session, artifacts.c.run)
+
+#: What an agent (`app`) was told to remember of what was said at a place (`user_id`), once by its `key`; what came of a
+#: `session` goes with it.
+memories = sa.Table(
+    "memories",
+    metadata,
+    sa.Column("id", Serial, primary_key=True, autoincrement=True),
+    sa.Column("app", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("session", sa.Text, index=True),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.UniqueConstraint("app", "user_id", "key"),
+)
