@@ -38,7 +38,9 @@ def upgrade() -> None:
         "channels",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("leader", sa.Text(), nullable=True),
+        sa.Column("wanted", sa.Text(), nullable=True),
         sa.Column("heard_at", sa.Double(), nullable=True),
+        sa.Column("free_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_channels")),
     )
     op.create_table(
