@@ -1,12 +1,15 @@
 """Runs the agent for a session and tells what it says while it runs."""
 
+import importlib
 import logging
 import re
+import sys
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from copy import copy
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
@@ -360,8 +363,17 @@ class _Mute(BaseLlm):
         )
 
 
+#: What ADK looks for at each run, for it is there only if some other package is. To find once more that it is not takes
+#: a millisecond, in which two files are read and run.
+_SOUGHT = "google.adk.agents.remote_a2a_agent"
+
+
 async def warm_up() -> None:
     """Run an agent that says nothing once: ADK imports a second's worth of code at the first run of a process."""
+    try:
+        importlib.import_module(_SOUGHT)
+    except ImportError:
+        cast(dict[str, ModuleType | None], sys.modules)[_SOUGHT] = None  # Python: it is not there, without a look
     sessions = InMemorySessionService()
     runtime = AgentRuntime(App(name="warm_up", root_agent=LlmAgent(name="mute", model=_Mute(model="mute"))), sessions)
     await sessions.create_session(app_name="warm_up", user_id="nobody", session_id="none")

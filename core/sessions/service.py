@@ -136,9 +136,8 @@ class SessionService(BaseSessionService):
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         c = sessions.c
-        said = (
-            sa.select(messages.c.created_at).where(messages.c.session == c.id).order_by(messages.c.id.desc()).limit(1)
-        )
+        of_life = (messages.c.session == c.id) & (messages.c.generation == c.generation)
+        said = sa.select(messages.c.created_at).where(of_life).order_by(messages.c.id.desc()).limit(1)
         query = sa.select(sessions, said.scalar_subquery().label("said_at")).where(c.app == app_name)
         if user_id is not None:
             query = query.where(c.user_id == user_id)

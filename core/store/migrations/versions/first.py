@@ -100,7 +100,7 @@ def upgrade() -> None:
         sqlite_where=sa.text("held IS NOT NULL"),
         postgresql_where=sa.text("held IS NOT NULL"),
     )
-    op.create_index("ix_messages_session_id", "messages", ["session", "id"], unique=False)
+    op.create_index("ix_messages_life", "messages", ["session", "id", "generation"], unique=False)
     op.create_table(
         "sessions",
         sa.Column("id", sa.Text(), nullable=False),
