@@ -23,6 +23,7 @@ from core import garbage
 from core.approvals import Approvals
 from core.artifacts import Artifacts
 from core.conversations import Conversations
+from core.errands import Errands
 from core.errors import SettingsError, StoreError
 from core.feedback import Feedback
 from core.inbox import Inbox
@@ -130,7 +131,16 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             allowance=settings.allowance,
         )
         feedback = Feedback(database)
-        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, settings.follow)
+        desk = Desk(
+            inbox,
+            conversations,
+            feedback,
+            answerer.reshow,
+            approvals,
+            answerer.reask,
+            Errands(database, lease),
+            settings.follow,
+        )
         places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
         if settings.slack is not None:
             vault = Vault(database, settings.vault_key) if settings.vault_key else None

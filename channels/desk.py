@@ -5,6 +5,7 @@ from typing import Protocol
 
 from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
+from core.errands import Errands
 from core.feedback import Feedback
 from core.inbox import Inbox
 
@@ -31,4 +32,5 @@ class Desk:
     reshow: Reshow
     approvals: Approvals
     reask: Reask
+    errands: Errands
     follow: Follow = "asker"

@@ -29,6 +29,7 @@ from channels.discord.work import Work
 from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Intake
+from channels.seal import Seal
 from core.background import Background
 from core.errors import ParleyError, SettingsError, SurfaceError
 from core.inbound import Attachment, Inbound
@@ -63,6 +64,9 @@ class DiscordChannel:
     ) -> None:
         self._settings = settings
         self._client = make_client(settings)
+        self._seal = Seal(settings.bot_token)
+        self._errands = desk.errands
+        self._taking_up: asyncio.Task[None] | None = None
         self._api = DiscordApi(self._client, silent=settings.silent)
         self._downloads = Downloads(self._api, settings.api_url)
         self._surroundings = Surroundings(self._api)
@@ -76,8 +80,12 @@ class DiscordChannel:
             self._intake,
             desk.conversations,
             self._work,
+            errands=desk.errands,
+            seal=self._seal,
             take=self._ear.take,
             serves=self._serves,
+            surface=self.surface,
+            token=self._token,
         )
         self._look = History(self._api, serves=self._serves, hear=self._ear.call_in).look
         self._places = places
@@ -105,12 +113,16 @@ class DiscordChannel:
                 "the log says why"
             ) from error
         self._leading = asyncio.create_task(self._follow(changes), name="discord leadership")
+        self._taking_up = asyncio.create_task(
+            self._errands.watch(NAME, self._interactions.again), name="discord errands"
+        )
 
     async def stop(self) -> None:
         self._work.is_ending = True
-        if self._leading is not None:
-            self._leading.cancel()
-            await asyncio.wait([self._leading])
+        if works := [work for work in (self._leading, self._taking_up) if work is not None]:
+            for work in works:
+                work.cancel()
+            await asyncio.wait(works)
         await self._work.end(SETTLE_TIMEOUT)
         await self._shards.stop()
         await self._leadership.give_up()
@@ -175,8 +187,12 @@ class DiscordChannel:
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
         del turn_id  # a reply is found by whom its messages answer
         if "token" in address:
-            return Aside(Token(self._api, self._client, address), self._receipts, address)
+            return Aside(self._token(address), self._receipts, address)
         return DiscordSurface(self._api, self._receipts, address, ping_after=self._settings.ping_after)
+
+    def _token(self, address: Mapping[str, Any]) -> Token:
+        """What an interaction allows: see `Token`."""
+        return Token(self._api, self._client, {**address, "token": self._seal.open(str(address["token"]))})
 
     def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         return {**address, "apart": name}

@@ -180,6 +180,17 @@ pulse = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
 )
 
+#: What somebody has asked for that is no message, until it is done by its `owner`: see `core.errands`.
+errands = sa.Table(
+    "errands",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("channel", sa.Text, nullable=False),
+    sa.Column("what", sa.JSON, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("begun_at", sa.Double, nullable=False),
+)
+
 #: A platform's adapter, over all workers, or a part of what it hears: the worker that hears it, where only one may, and
 #: the one that `wanted` to; until when all that was said has been heard; and when the next one may begin to hear it.
 channels = sa.Table(
@@ -232,8 +243,8 @@ messages = sa.Table(
     sa.Column("event", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
 )
-#: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where it knows nothing of
-#: the table yet. (Without, it reads and sorts the whole history, of which it expects little.)
+#: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where it knows nothing
+#: of the table yet. (Without, it reads and sorts the whole history, of which it expects little.)
 sa.Index("ix_messages_life", messages.c.session, messages.c.id, messages.c.generation)
 sa.Index("ix_messages_event_id", messages.c.session, messages.c.event_id, unique=True)
 sa.Index(

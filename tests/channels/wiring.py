@@ -20,6 +20,7 @@ from core.agent import AgentConfig, make_app, ours
 from core.approvals import ASKER, Approvals
 from core.artifacts import Artifacts
 from core.conversations import Conversations, Follow
+from core.errands import Errands
 from core.errors import StoreError
 from core.feedback import Feedback
 from core.inbox import Inbox
@@ -122,7 +123,10 @@ async def core_of(
             most_messages=most_messages,
             allowance=allowance,
         )
-        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, approvals, answerer.reask, follow)
+        errands = Errands(database, turns._lease)
+        desk = Desk(
+            inbox, conversations, Feedback(database), answerer.reshow, approvals, answerer.reask, errands, follow
+        )
         places, leadership = Places(database), Leadership(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 

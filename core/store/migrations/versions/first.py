@@ -44,6 +44,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("name", name=op.f("pk_channels")),
     )
     op.create_table(
+        "errands",
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("channel", sa.Text(), nullable=False),
+        sa.Column("what", sa.JSON(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("begun_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_errands")),
+    )
+    op.create_table(
         "inbox",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("event_key", sa.Text(), nullable=False),
