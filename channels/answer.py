@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing
 from dataclasses import asdict
 from functools import partial
+from types import MappingProxyType
+from typing import Any
 
 from google.genai.types import Part
 
@@ -26,6 +28,7 @@ from core.conversations import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
 from core.events import StreamEvent
 from core.inbound import Inbound, storable
+from core.receipt import Notes
 from core.runtime import AgentRuntime
 from core.secrets import traced
 from core.states import Ended
@@ -47,6 +50,7 @@ class Answerer:
     """Runs turns for the worker.
 
     Args:
+        runtime: of the agent that answers unless the turn names one of the `others`.
         channels: the adapters by name.
         time_limit: the most seconds that one run of the agent may take.
         most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
@@ -69,8 +73,10 @@ class Answerer:
         most_attempts: int = MOST_ATTEMPTS,
         extras: Set[Extra] = EXTRAS,
         allowance: Allowance = ALLOWANCE,
+        others: Mapping[str, AgentRuntime] = MappingProxyType({}),
     ) -> None:
         self._runtime = runtime
+        self._others = others
         self._turns = turns
         self._channels = channels
         self._time_limit = time_limit
@@ -85,6 +91,7 @@ class Answerer:
             runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
         )
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
+        self._notes: dict[str, Notes] = {}  # what is taken down of what runs here, by turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
     async def answer(self, turn: Turn) -> None:
@@ -130,9 +137,10 @@ class Answerer:
             raise
         except Exception as error:
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
-            await self._turns.end(turn, "failed", error=_cause(error))
+            await self._turns.end(turn, "failed", error=_cause(error), receipt=self._receipt(turn))
         finally:
             self._replies.pop(turn.id, None)
+            self._notes.pop(turn.id, None)
             self._revised.discard(turn.id)
 
     async def reshow(self, turn_id: str, *, ending: str = "") -> None:
@@ -199,9 +207,8 @@ class Answerer:
 
     async def _in_reply(self, turn: Turn, reply: Reply, language: Language, files: Sequence[File]) -> None:
         try:
-            is_forgotten = turn.kind == "approval" and turn.run is None
-            is_over = turn.cancel is not None or turn.text is not None
-            if not (is_over or is_forgotten or turn.attempt > self._most_attempts):
+            ending = self._not_run(turn)
+            if ending is None and turn.cancel is None and turn.text is None:
                 return await self._run(turn, reply, language)
             await language.known()
             if turn.cancel is not None:
@@ -209,17 +216,25 @@ class Answerer:
                 await self._cancelled(turn, reply, turn.cancel)
             elif turn.text is not None:
                 await self._show(turn, reply, turn.text, files, await self._approvals.asked(turn.id))
-            elif is_forgotten:
-                await self._close(turn, reply, words.FORGOTTEN, "cancelled", "nothing waits for it any more")
-            else:
-                cause = f"{self._most_attempts} workers did not live to its end"
-                await self._close(turn, reply, words.TRIED, "failed", cause)
+            elif ending is not None:
+                await self._close(turn, reply, *ending)
         except asyncio.CancelledError as stop:
             await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
             raise
 
+    def _not_run(self, turn: Turn) -> tuple[str, Ended, str] | None:
+        """How a turn ends that cannot be run: the word for who asked, the state and the cause."""
+        if turn.kind == "approval" and turn.run is None:
+            return words.FORGOTTEN, "cancelled", "nothing waits for it any more"
+        if turn.kind == "approval" and self._others and turn.agent not in self._others:
+            return words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone"
+        if turn.attempt > self._most_attempts:
+            return words.TRIED, "failed", f"{self._most_attempts} workers did not live to its end"
+        return None
+
     async def _run(self, turn: Turn, reply: Reply, language: Language) -> None:
         """Run the agent and show what it says, to one end."""
+        notes = self._notes[turn.id] = Notes()
         try:
             try:
                 async with asyncio.timeout(self._time_limit):
@@ -230,10 +245,10 @@ class Answerer:
             files = await self._made(turn)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
-                asked = await self._approvals.answered(turn, text, asdict(done.usage), done.asks)
+                asked = await self._approvals.answered(turn, text, asdict(done.usage), done.asks, notes.receipt)
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                await self._turns.answered(turn, text, asdict(done.usage))
+                await self._turns.answered(turn, text, asdict(done.usage), notes.receipt)
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -263,17 +278,20 @@ class Answerer:
             await asyncio.wait([saying])
 
     async def _say(self, turn: Turn, reply: Reply, tools: Tools) -> StreamEvent:
+        runtime, notes = self._others.get(turn.agent, self._runtime), self._notes[turn.id]
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
         heard = [await channel.read(message) for message in turn.messages]
         files: Sequence[Part] = ()
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
-            takes = self._runtime.takes(turn.model)
-            heard, files = await self._attachments.read(channel, turn.messages, heard, takes)
-        events = self._runtime.stream(
+            takes = runtime.takes(turn.model)
+            heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
+            notes.files(uses)
+        text, notes.others = await self._context.joined(turn, channel, heard)
+        events = runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text=await self._context.joined(turn, channel, heard),
+            text=text,
             media=files,
             speaker=heard[-1].speaker,
             model=turn.model,
@@ -284,17 +302,16 @@ class Answerer:
         )
         async with aclosing(events):
             async for event in events:
+                notes.take(event)
                 match event.type:
                     case "text_delta":
                         reply.feed(storable(event.text))
                     case "step_reset":
                         reply.replace(reply.say.ending(storable(event.text)))
                     case "tool_start":
-                        tools.began(event.call_id)
-                        reply.status(reply.say.using(event.tool))
+                        reply.status(tools.began(event, reply.say))
                     case "tool_end":
-                        tools.ended(event.call_id)
-                        reply.status("")
+                        reply.status(tools.ended(event))
                     case "error" if event.error is not None and not event.call_id:
                         raise event.error
                     case "done":
@@ -335,9 +352,9 @@ class Answerer:
             await reply.close(said, Priority.ERROR, ending=say.apology(sentence, turn.id), controls=controls)
         else:
             is_stopped = cause == turns.STOP
-            controls = self._under(turn, say, self._extras - {"feedback"}) if is_stopped else []
+            controls = self._under(turn, say, self._extras - {"feedback", "why"}) if is_stopped else []
             await reply.close(said, ending=say(sentence), controls=controls)
-        await self._turns.end(turn, state, error=cause)
+        await self._turns.end(turn, state, error=cause, receipt=self._receipt(turn))
 
     async def _show(
         self, turn: Turn, reply: Reply, text: str, files: Sequence[File], asked: Sequence[Approval]
@@ -348,6 +365,11 @@ class Answerer:
         for approval in asked:
             await self.reask(approval)
         await self._turns.end(turn, "done")
+
+    def _receipt(self, turn: Turn) -> dict[str, Any] | None:
+        """What a turn was made of, as far as it has run here."""
+        notes = self._notes.get(turn.id)
+        return notes.receipt if notes is not None else None
 
     def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
         if turn.run is not None:  # what somebody has decided is done, and not once more

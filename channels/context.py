@@ -15,6 +15,7 @@ from typing import Any
 from channels.channel import Around, Channel, Heard, Kind, Said
 from core.background import background
 from core.inbound import Inbound, storable
+from core.receipt import Others
 from core.secrets import traced
 from core.store.database import Database
 from core.store.retrying import retried
@@ -71,9 +72,9 @@ class Context:
         self._most = most
         self._patience = patience
 
-    async def joined(self, turn: Turn, channel: Channel, heard: Sequence[Heard]) -> str:
-        """What was said to the bot, each message behind what was said around it. Where several speak, it is told who
-        does.
+    async def joined(self, turn: Turn, channel: Channel, heard: Sequence[Heard]) -> tuple[str, Others]:
+        """What was said to the bot, each message behind what was said around it, and how much of that it is. Where
+        several speak, it is told who does.
 
         Raises:
             StoreError: it cannot be read what the history holds.
@@ -85,12 +86,12 @@ class Context:
         authors = [message.author for message in turn.messages]
         speakers = dict(zip(authors, (message.speaker for message in heard), strict=True))
         names = labels({one.author: one.name for one in told} | dict(around.names) | speakers)
-        frames = await framed(turn.messages, told, names, count=self._count, most=self._most)
+        frames, others = await framed(turn.messages, told, names, count=self._count, most=self._most)
         parts = list[str]()
         for message, said in zip(turn.messages, heard, strict=True):
             own = plain(said.text)
             parts += [*frames[message.event_key], own if said.is_alone else f"{names[message.author]}: {own}"]
-        return "\n\n".join(filter(None, parts))
+        return "\n\n".join(filter(None, parts)), others
 
     async def _around(self, turn: Turn, channel: Channel, *, is_alone: bool) -> Around:
         """Looked up once: what a run has stored of it, it goes on with."""
@@ -157,9 +158,10 @@ class _Shown:
 
 async def framed(
     messages: Sequence[Inbound], said: Sequence[Said], names: Mapping[str, str], *, count: Count, most: int
-) -> dict[str, list[str]]:
+) -> tuple[dict[str, list[str]], Others]:
     """The frames before each of the messages, by their event keys: what they are questions about, and with no more
     than so many tokens of all else first what they quote or pass on, then what their thread is about, then the newest.
+    And how much of it all that is.
 
     Args:
         names: what people go by, by their ids.
@@ -184,12 +186,13 @@ async def framed(
             break
         kept.append(_Shown(one, lines))
         left -= cost
+    others = Others(len(shown) + len(kept), most - left, len(told) - len(shown) - len(kept))
     missing = len(talk) - len(kept)
     if missing and kept:
         note = f"{OPEN}{missing} older messages are left out{CLOSE}"
         kept[-1] = replace(kept[-1], lines=f"{note}\n{kept[-1].lines}")
     shown += reversed(kept)
-    return {message.event_key: frames for message, frames in _placed(messages, shown)}
+    return {message.event_key: frames for message, frames in _placed(messages, shown)}, others
 
 
 def _placed(messages: Sequence[Inbound], shown: Sequence[_Shown]) -> Iterator[tuple[Inbound, list[str]]]:

@@ -8,6 +8,7 @@ from core.conversations import Conversations, Follow
 from core.errands import Errands
 from core.feedback import Feedback
 from core.inbox import Inbox
+from core.ledger import Ledger
 
 
 class Reask(Protocol):
@@ -33,4 +34,5 @@ class Desk:
     approvals: Approvals
     reask: Reask
     errands: Errands
+    ledger: Ledger
     follow: Follow = "asker"

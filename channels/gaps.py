@@ -295,7 +295,7 @@ class Gaps:
         """
         places = await self._places.served(self._channel, since=since - ALIVE, limit=MOST_PLACES)
         places = [place for place in places if self._covers(place.id) and only in (None, place.id)]
-        if not places:
+        if only is not None and not places:
             return 0
         alive = {session for place in places for session in place.sessions}
         begun = {place.id: place.begun_at for place in places}

@@ -10,9 +10,10 @@ from weakref import WeakValueDictionary
 from channels import words
 from channels.buttons import OfRequest, OfTurn, wished
 from channels.channel import Surface
-from channels.commands import Asker, Commands, Name, command_in
+from channels.commands import PRIVATE, Asker, Commands, Name, Said, command_in
 from channels.desk import Desk
 from channels.receipts import Receipts
+from channels.why import told
 from channels.words import Words
 from core.again import Refused
 from core.approvals import Person, Verdict
@@ -115,7 +116,10 @@ class Intake:
             return
         # what is noted is not done when it comes again: if it cannot be done, that is to be told now
         do = self.commands.attempt if is_kept_by_itself else self.commands.run
-        said = await do(name, argument, asker)
+        if name in PRIVATE:
+            said = Said(words.of(asker.locale)(words.WHY_PRIVATELY))
+        else:
+            said = await do(name, argument, asker)
         if not said.is_seen:
             self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
 
@@ -174,6 +178,8 @@ class Intake:
             match wish:
                 case ("approve" | "always" | "deny") as ruling, approval_id:
                     return await self._decide(approval_id, Person(author, name, roles), _VERDICTS[ruling], say)
+                case "why", turn_id:
+                    return await told(self._desk.ledger, turn_id, author, say)
                 case other, turn_id:
                     return await self._grant(other, turn_id, author, say)
         except StoreError as error:

@@ -110,7 +110,9 @@ async def withdraw(connection: AsyncConnection, event_key: str, turns_: Turns) -
     await connection.execute(sa.update(inbox).where(inbox.c.id.in_(gone), inbox.c.outcome.is_(None)).values(withdrawn))
     if turn is None:
         return Withdrawn.DROPPED
-    if not others:  # nobody is to decide on what nobody wants any more
+    if not others:  # what was called for it quotes it, and nobody is to decide on what nobody wants any more
+        of_it = sa.update(turns).where(turns.c.session == row.session, turns.c.origin == row.turn)
+        await connection.execute(of_it.values(receipt=None))
         waits = approvals.c.turn == turn.id, approvals.c.decision.is_(None)
         await connection.execute(sa.delete(approvals).where(*waits))
     is_ended = False

@@ -42,6 +42,7 @@ class Inbound:
         attachments: the files that came along.
         brings: the messages that it passes on or replies to, in the adapter's own words, and those that it is a
             question about, as `channels.context.about` has them (JSON).
+        spots: the names of the place where it was said, the narrowest first, as rules on places have them.
     """
 
     event_key: str
@@ -54,6 +55,7 @@ class Inbound:
     sent_at: float
     attachments: tuple[Attachment, ...] = ()
     brings: tuple[Mapping[str, Any], ...] = ()
+    spots: tuple[str, ...] = ()
 
     @property
     def is_bot(self) -> bool:
@@ -72,7 +74,8 @@ class Inbound:
         """
         try:
             files = tuple(Attachment(**file) for file in data["attachments"])
-            return cls(**{**data, "attachments": files, "brings": tuple(data.get("brings", ()))})
+            several = {name: tuple(data.get(name, ())) for name in ("brings", "spots")}
+            return cls(**{**data, **several, "attachments": files})
         except (TypeError, KeyError) as error:
             raise ValueError("it is no message") from error
 

@@ -107,14 +107,14 @@ class Inbox:
                 self._worker.cancel(overtaken, ANEW)
         return Accepted.WAITS
 
-    async def again(self, turn_id: str, *, author: str, kind: Again) -> tuple[Accepted, Inbound] | Refused:
+    async def again(self, turn_id: str, *, author: str | None, kind: Again) -> tuple[Accepted, Inbound] | Refused:
         """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
         only where nothing was said since. However often and in whichever ways that is asked of a turn, it is done once.
 
         What a turn says that is still at it when its question was edited, nobody waits for: `revise` ends it.
 
         Args:
-            author: who wants it: only an author of the messages may.
+            author: who wants it: only an author of the messages may, and an operator (None).
 
         Returns:
             What became of it, and the message whose place it is answered in; or why not.
@@ -289,7 +289,7 @@ class Inbox:
         Returns:
             What else waited.
         """
-        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
+        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None, receipt=None))
         generation = await self._service.begin_generation(connection, session_id)
         here = inbox.c.session == session_id
         later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)

@@ -382,7 +382,8 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     database = Database("sqlite+aiosqlite://")
     leadership = Leadership(database, Lease(database), DiscordChannel.name)
     nothing: Any = None  # no message of the pages asks for it
-    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, Errands(database, Lease(database)))
+    errands = Errands(database, Lease(database))
+    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, errands, nothing)
     channel = DiscordChannel(settings, desk, Places(database), Bounds(), leadership)
     try:
         await migrate(database)

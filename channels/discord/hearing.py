@@ -59,6 +59,7 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
         sent_at=sent_at(message.id),
         attachments=attachments_of(message),
         brings=tuple(_brings(message)),
+        spots=spots(guild, channel),
     )
     return Call(inbound, is_called or is_free, is_free=is_free)
 
@@ -164,6 +165,15 @@ def threaded(call: Call) -> Call | None:
 def place(guild: int | None, channel: discord.abc.Snowflake) -> str:
     """Where the conversation is: a channel with its threads, or direct messages."""
     return place_of(guild, (channel.parent_id if isinstance(channel, discord.Thread) else None) or channel.id)
+
+
+def spots(guild: int | None, channel: discord.abc.Snowflake) -> tuple[str, ...]:
+    """What rules on places may call a channel: see `Inbound`."""
+    if guild is None:
+        return (str(channel.id), f"{NAME}:dm", "dm")
+    parent = (channel.parent or channel) if isinstance(channel, discord.Thread) else channel
+    ids = (channel.id, parent.id, getattr(parent, "category_id", None), guild)
+    return tuple(dict.fromkeys(str(id_) for id_ in ids if id_ is not None))
 
 
 def place_of(guild: int | None, channel: int) -> str:

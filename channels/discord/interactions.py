@@ -19,9 +19,11 @@ from channels.discord.hearing import (
     NAME,
     aside,
     attachments_of,
+    event_key,
     place,
     sent_at,
     session_id,
+    spots,
     text_of,
 )
 from channels.discord.login import DiscordSettings
@@ -84,19 +86,25 @@ class Interactions:
 
     async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None:
         """Do what a command asks for, and tell it to who gave it, and to nobody else."""
+        await self._give(interaction, lambda asker: self._intake.commands.run(name, argument, asker), (name, argument))
+
+    async def _give(
+        self,
+        interaction: discord.Interaction,
+        do: Callable[[Asker], Awaitable[Said]],
+        command: tuple[Name, str] | None = None,
+    ) -> None:
+        """Do something for somebody, and tell it to him alone; a `command` is kept until it is done."""
         if self._work.is_ending:
             return
         with self._work.under_way():
-            errand = None
-            if not (refusal := self._refusal(interaction)):
-                errand, is_new = await self._kept(interaction, name, argument)
+            refusal, errand = self._refusal(interaction), None
+            if command is not None and not refusal:
+                errand, is_new = await self._kept(interaction, *command)
                 if not is_new:  # another connection has told of it as well
                     return
             await self._answers.acknowledge(interaction, ephemeral=True)
-            if errand is None:
-                said = Said(refusal)
-            else:
-                said = await self._intake.commands.run(name, argument, self._asker(interaction))
+            said = Said(refusal) if refusal else await do(self._asker(interaction))
             await self._answer(interaction, said)
             if errand is not None:
                 await self._errands.done(errand)
@@ -105,7 +113,8 @@ class Interactions:
         """Do what a worker has left undone who is gone, and tell it to who has asked for it: where Discord does not
         take that any more, in the conversation.
         """
-        asker = Asker(**{**errand.what["asker"], "until": inf})
+        asked = errand.what["asker"]
+        asker = Asker(**{**asked, "until": inf, "spots": tuple(asked["spots"])})
         said = await self._intake.commands.run(errand.what["name"], errand.what["argument"], asker)
         token = self._token(errand.what["by"])
         try:
@@ -134,8 +143,13 @@ class Interactions:
         """The models whose names have in them what was typed, those first that begin with it."""
         if self._refusal(interaction):
             return ()
-        found = [model for model in self._conversations.models if typed.lower() in model.lower()]
-        return sorted(found, key=lambda model: not model.lower().startswith(typed.lower()))
+        return _typed(typed, self._conversations.models)
+
+    async def agents(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
+        """The agents that may be chosen there, in the same way."""
+        if self._refusal(interaction):
+            return ()
+        return _typed(typed, self._conversations.agents.offered(self._asker(interaction).spots))
 
     async def ask(self, interaction: discord.Interaction, question: str) -> None:
         """Answer a question, for all to see where the bot may write, else for the asker alone."""
@@ -150,6 +164,14 @@ class Interactions:
         author = f"{BOT}{message.author.id}" if message.author.bot else str(message.author.id)
         brings = (about(author, message.author.display_name, said, sent_at(message.id)),)
         await self._ask(interaction, asked, files, brings, shown=f"{shown}\n-# {message.jump_url}")
+
+    async def why(self, interaction: discord.Interaction, message: discord.Message) -> None:
+        """Tell what an answer was made of, by one of its messages or by its question."""
+        await self._give(interaction, lambda asker: self._why(asker, message))
+
+    async def _why(self, asker: Asker, message: discord.Message) -> Said:
+        key = event_key(message.channel.id, message.id)
+        return await self._intake.commands.why_of(str(message.id), key, asker)
 
     async def pressed(self, interaction: discord.Interaction, button: str) -> None:
         """Do what a button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
@@ -238,6 +260,7 @@ class Interactions:
             event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
             locale=interaction.locale.value,
             sent_at=sent_at(interaction.id),
+            spots=spots(guild, channel),
         )
 
 
@@ -264,7 +287,13 @@ def _inbound(
         sent_at=asker.sent_at,
         attachments=files,
         brings=brings,
+        spots=asker.spots,
     )
+
+
+def _typed(typed: str, names: Sequence[str]) -> list[str]:
+    found = [name for name in names if typed.lower() in name.lower()]
+    return sorted(found, key=lambda name: not name.lower().startswith(typed.lower()))
 
 
 def _roles(user: discord.User | discord.Member) -> frozenset[str]:

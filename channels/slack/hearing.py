@@ -85,6 +85,7 @@ def hear(
         sent_at=float(ts),
         attachments=tuple(map(attachment, event.get("files") or ())),
         brings=tuple(passed_on(event)),
+        spots=spots(team, channel),
     )
     return Call(inbound, is_called)
 
@@ -202,6 +203,12 @@ def bot_of(body: Mapping[str, Any]) -> str:
 
 def place(team: str, channel: str) -> str:
     return f"{NAME}:{team}:{channel}"
+
+
+def spots(team: str, channel: str) -> tuple[str, ...]:
+    """What rules on places may call a channel: see `Inbound`."""
+    direct = (f"{NAME}:dm", "dm") if channel.startswith("D") else ()
+    return (channel, *direct, team)
 
 
 def event_key(team: str, channel: str, ts: str) -> str:

@@ -16,7 +16,7 @@ from channels.commands import Commands
 from channels.context import about
 from channels.intake import Call
 from channels.slack.commands import asking
-from channels.slack.hearing import NAME, Direct, attachment, name_of, session_id
+from channels.slack.hearing import NAME, Direct, attachment, event_key, name_of, session_id, spots
 from channels.slack.names import Names
 from channels.slack.private import Private, Visitor, team_of_deed
 from channels.slack.said import said
@@ -28,14 +28,15 @@ from core.inbound import BOT, Attachment, Inbound, storable
 
 log = logging.getLogger(__name__)
 
-ASK, RESET = "ask", "reset"
+ASK, WHY, RESET = "ask", "why", "reset"
 
 #: What people read in the menu, by what a use of it is known by.
-SHORTCUTS: Mapping[str, str] = {ASK: words.ASK_ABOUT, RESET: "Start over here"}
+SHORTCUTS: Mapping[str, str] = {ASK: words.ASK_ABOUT, WHY: words.WHY_THIS, RESET: "Start over here"}
 
 #: What Slack shows of each in its settings.
 ABOUT: Mapping[str, str] = {
     ASK: "Asks a question about a message, in its thread",
+    WHY: "Tells you alone what an answer was made of",
     RESET: "Forgets the conversation in the thread of a message",
 }
 
@@ -81,6 +82,10 @@ class Shortcuts:
         locale = await words.told(self._names.people.locale(visitor.team, visitor.user))
         if body.get("callback_id") == ASK:
             await self._ask(visitor, words.of(locale), _kept(visitor, root, message))
+        elif body.get("callback_id") == WHY:
+            session, ts = session_id(visitor.team, visitor.channel, root, self._direct), str(body["message_ts"])
+            asker, key = asking(visitor, session, root, locale), event_key(visitor.team, visitor.channel, ts)
+            await self._private.answer(visitor, (await self._commands.why_of(ts, key, asker)).text)
         elif body.get("callback_id") == RESET:
             session = session_id(visitor.team, visitor.channel, root, self._direct)
             said = await self._commands.run("reset", "", asking(visitor, session, root, locale))
@@ -127,6 +132,7 @@ class Shortcuts:
             sent_at=time.time(),
             attachments=tuple(Attachment(**file) for file in kept["files"]),
             brings=(about(author, about_whom, to_words(kept["text"], names), float(kept["ts"])),),
+            spots=spots(team, channel),
         )
         try:
             ts = await self._surface(question).announce(f"**{inert(names[user])}**: {inert(asked)}")

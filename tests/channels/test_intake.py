@@ -22,6 +22,7 @@ from core.errors import StoreError, SurfaceError
 from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
+from core.ledger import Ledger
 from core.sessions.service import SessionService
 from core.states import Ended
 from core.store.database import Database
@@ -70,6 +71,7 @@ class Place:
             Approvals(self.database, self.turns, self.worker),
             self._reask,
             Errands(self.database, self.turns._lease),
+            Ledger(self.database),
             follow,
         )
         self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale)

@@ -222,7 +222,9 @@ async def test_an_answer_aside_can_be_stopped_and_rated_and_has_no_other_buttons
         await server.press("ada", answer, answer.buttons[words.STOP])
         await server.wait_for(lambda: answer.text == f"half\n\n{words.STOPPED}")
         (whole,) = await server.command("ada", group, "ask", question="two")
-        await server.wait_for(lambda: whole.text == "whole" and list(whole.buttons) == [words.GOOD, words.BAD])
+        await server.wait_for(
+            lambda: whole.text == "whole" and list(whole.buttons) == [words.GOOD, words.BAD, words.WHY]
+        )
         seen = await server.press("ada", whole, whole.buttons[words.GOOD])
         await server.wait_for(lambda: [one.text for one in seen] == [words.NOTED])
 

@@ -119,6 +119,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("updated_at", sa.Double(), nullable=False),
         sa.Column("model", sa.Text(), nullable=True),
+        sa.Column("agent", sa.Text(), nullable=True),
         sa.Column("muted", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
     )
@@ -156,6 +157,7 @@ def upgrade() -> None:
         sa.Column("origin", sa.Text(), nullable=False),
         sa.Column("run", sa.Text(), nullable=True),
         sa.Column("model", sa.Text(), nullable=True),
+        sa.Column("agent", sa.Text(), server_default="", nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("attempt", sa.Integer(), server_default="1", nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
@@ -163,6 +165,7 @@ def upgrade() -> None:
         sa.Column("text", sa.Text(), nullable=True),
         sa.Column("chunks", sa.JSON(), nullable=False),
         sa.Column("usage", sa.JSON(), nullable=True),
+        sa.Column("receipt", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("finished_at", sa.Double(), nullable=True),
