@@ -48,7 +48,7 @@ class Places:
             channels.c.heard_at.is_not(None),
         )
         async with self._database.read() as connection:
-            found: dict[str, float] = dict((await connection.execute(known)).tuples().all())
+            found: dict[str, float] = {row.name: row.heard_at for row in await connection.execute(known)}
         if channel in found or not found:
             return found.get(channel)
         divided = defaultdict[str, list[float]](list)
