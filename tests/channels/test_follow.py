@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from channels.context import END
+from  import END
 from core.conversations import Follow
 from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, sandbox_of, talking
