@@ -203,7 +203,7 @@ class Answerer:
             reply.offer(growing(turn.id, say, is_revised=turn.id in self._revised))
 
     async def _made(self, turn: Turn) -> Sequence[File]:
-        return await made(self._runtime, turn.session_id, turn.run or turn.origin)
+        return await made(self._runtime, turn.session_id, turn.origin)
 
     async def _in_reply(self, turn: Turn, reply: Reply, language: Language, files: Sequence[File]) -> None:
         try:
@@ -287,11 +287,12 @@ class Answerer:
             takes = runtime.takes(turn.model)
             heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
             clerk.files(uses)
-        text, clerk.others = await self._context.joined(turn, channel, heard)
+        spoken, clerk.others = await self._context.joined(turn, channel, heard)
         events = runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text=text,
+            text=spoken.text,
+            spoken=spoken,
             media=files,
             speaker=heard[-1].speaker,
             model=turn.model,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from channels import words
-from channels.context import END
 from channels.discord import answers
 from channels.discord.interactions import ABOUT
 from channels.words import ENGLISH
 from core.errors import StoreError
+from core.frames import END
 from core.inbox import Inbox
 from sandbox.discord import DiscordSandbox, Message
 from sandbox.models import Pause, Say
