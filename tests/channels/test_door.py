@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ def ada(*roles: str) -> Visitor:
     return Visitor("slack", "U1", roles=roles, workspaces=("T1",))
 
 
-def rules(*allow: str, block: tuple[str, ...] = (), **more: bool) -> Rules:
+def rules(*allow: str, block: tuple[str, ...] = (), **more: Any) -> Rules:
     return replace(Rules(frozenset(allow), frozenset(block)), **more)
 
 
