@@ -8,6 +8,7 @@ from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
 from core.feedback import Feedback
 from core.inbox import Inbox
+from core.ledger import Ledger
 from core.refusals import Refusals
 
 
@@ -33,6 +34,7 @@ class Desk:
     reshow: Reshow
     approvals: Approvals
     reask: Reask
+    ledger: Ledger
     refusals: Refusals
     door: Door = field(default_factory=Door)
     follow: Follow = "asker"

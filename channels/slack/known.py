@@ -6,7 +6,6 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.groups import SCOPE
 from channels.slack.login import SlackSettings, client
 from core.errors import SettingsError
 
@@ -40,7 +39,7 @@ async def unknown(settings: SlackSettings, rules: Iterable[str]) -> list[str]:
             if error.response.get("error") != "missing_scope":
                 raise SettingsError(f"SLACK_API_URL: Slack does not say whether it knows {rule}; try again.") from error
             lines.append(
-                f"to know who is in {rule}, the app needs the scope {SCOPE}: add it, and install the app again"
+                f"to know who is in {rule}, the app needs the scope usergroups:read: add it, and install it again"
             )
             break
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -22,6 +22,7 @@ from core.errors import StoreError, SurfaceError
 from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
+from core.ledger import Ledger
 from core.refusals import Refusals
 from core.sessions.service import SessionService
 from core.states import Ended
@@ -75,6 +76,7 @@ class Place:
             self._reshow,
             Approvals(self.database, self.turns, self.worker),
             self._reask,
+            Ledger(self.database),
             Refusals(self.database),
             self.door,
             follow,

@@ -18,6 +18,7 @@ from channels.desk import Desk
 from channels.door import Door, Rules
 from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app, ours
+from core.agents import Agent, Agents
 from core.approvals import ASKER, Approvals
 from core.artifacts import Artifacts
 from core.conversations import Conversations, Follow
@@ -27,6 +28,7 @@ from core.inbox import Inbox
 from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
+from core.ledger import Ledger
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
 from core.places import Places
@@ -48,6 +50,8 @@ MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
 
 #: Rules by which everybody may speak.
 OPEN = Rules()
+#: The agent that answers.
+PARLEY = Agents("parley", {"parley": Agent("parley")})
 
 #: As far as the program looks back by default.
 BOUNDS = Bounds()
@@ -138,6 +142,7 @@ async def core_of(
             answerer.reshow,
             approvals,
             answerer.reask,
+            Ledger(database),
             Refusals(database),
             door,
             follow,
@@ -158,11 +163,11 @@ def _endpoints(address: str) -> Endpoints:
     )
 
 
-async def successor(database: Database) -> Turns:
+async def successor(database: Database, agents: Agents = PARLEY) -> Turns:
     """The turns as a process sees them that has just begun: all that were before it are gone."""
     lease = Lease(database)
     await lease.take()
-    return Turns(database, lease, pauses=(0.01, 0.01))
+    return Turns(database, lease, agents=agents, pauses=(0.01, 0.01))
 
 
 class Wired:

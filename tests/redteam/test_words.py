@@ -44,7 +44,7 @@ async def test_no_words_of_others_leave_their_frame(attack: str, kind: Any) -> N
     asked = inbound("what do they say?", sent_at=10.0)
     other = Said("U9", "eve", ESCAPES[attack], at=1.0, kind=kind, to="" if kind == "before" else asked.event_key)
     names = labels({"U9": "eve", "ada": "ada"})
-    frames = await framed([asked], [other], names, count=count, most=9_000)
+    frames, _ = await framed([asked], [other], names, count=count, most=9_000)
     (frame,) = frames[asked.event_key]
     title, *lines, last = frame.split("\n")
     assert (title[0], title[-1], last) == (OPEN, CLOSE, END)
@@ -100,7 +100,7 @@ class NoFile:
 async def test_the_name_of_a_file_is_a_name(name: str) -> None:
     file = Attachment(name, "application/x-nothing", 10**12, {})
     message = inbound("look", attachments=(file,))
-    heard, parts = await Attachments(ALLOWANCE).read(NoFile(), [message], [Heard("look", "ada")], MOST_TAKE)  # type: ignore[arg-type] # it asks for nothing else of a channel
+    heard, parts, _ = await Attachments(ALLOWANCE).read(NoFile(), [message], [Heard("look", "ada")], MOST_TAKE)  # type: ignore[arg-type] # it asks for nothing else of a channel
     own = plain(heard[0].text)
     assert parts == [] or not list(parts)
     assert len(own.splitlines()) == 2
