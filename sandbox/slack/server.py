@@ -29,7 +29,7 @@ from sandbox.slack.socket_mode import SocketMode
 from sandbox.slack.streams import Streams
 from sandbox.slack.views import Views
 from sandbox.slack.web_api import SCOPES, WebApi
-from sandbox.slack.workspace import Change, Channel, Group, Message, User, Workspace
+from sandbox.slack.workspace import Change, Channel, Group, Message, User, Workspace, new_id
 
 T = TypeVar("T")
 
