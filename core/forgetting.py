@@ -28,6 +28,7 @@ from core.store.schema import (
     inbox,
     memories,
     messages,
+    refusals,
     sessions,
     state,
     tool_calls,
@@ -308,4 +309,6 @@ async def _forget_person(connection: AsyncConnection, person: Person) -> None:
     await connection.execute(sa.delete(feedback).where(feedback.c.author == person.id))
     decided = sa.update(approvals).where(approvals.c.decided_by == person.id)
     await connection.execute(decided.values(decided_by=None, decider=None))
+    own = (refusals.c.person == person.id) | refusals.c.person.endswith(f":{person.id}", autoescape=True)
+    await connection.execute(sa.delete(refusals).where(own))
     await _bury(connection, inbox.c.author == person.id)

@@ -187,6 +187,9 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
     await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
     await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around)
     await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
+    async with database.write() as connection:
+        told = {"person": "slack:U0ZOFIA", "kind": "door", "until": 1.0}
+        await connection.execute(sa.insert(metadata.tables["refusals"]).values(told))
     survey = await Forgetting(database).forget(Wish(person="U0ZOFIA"))
     assert (survey.whole, survey.parts) == ((ALONE,), (SHARED,))
     assert await office.holds(*WORDS) == []
