@@ -51,6 +51,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             "DISCORD_GUILDS": "",  # the sandbox's own is none of those that the operator serves
             "MODEL": model,
             "DATABASE_URL": f"sqlite:///{settings.data_dir / 'sandbox.db'}",
+            "PORT": "0",
             "STOP_SECONDS": "2",  # who leaves does not wait for an answer
         }
         async with _bot(environment, log) as bot:

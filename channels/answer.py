@@ -15,6 +15,7 @@ from channels.attachments import ALLOWANCE, Allowance
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
 from channels.context import Context
+from channels.delays import Delays
 from channels.door import Door
 from channels.language import Language
 from channels.reply import MOST_MESSAGES, Reply
@@ -91,6 +92,7 @@ class Answerer:
             runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
         )
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
+        self._delays: dict[str, Delays] = {}
         self._clerks: dict[str, Clerk] = {}  # what is taken down of what runs here, by turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
@@ -118,6 +120,7 @@ class Answerer:
             if known != turn.chunks:
                 await keep(known)
             files = await self._made(turn) if turn.text is not None else ()
+            delays = self._delays[turn.id] = Delays(turn)
             async with (
                 Language(channel.locale(turn.inbound)) as language,
                 Reply(
@@ -128,6 +131,7 @@ class Answerer:
                     most=self._most_messages,
                     say=language.now,
                     controls=await self._while_it_runs(turn, language.now),
+                    seen=delays.seen,
                 ) as reply,
             ):
                 self._replies[turn.id] = reply
@@ -141,6 +145,7 @@ class Answerer:
         finally:
             self._replies.pop(turn.id, None)
             self._clerks.pop(turn.id, None)
+            self._delays.pop(turn.id, None)
             self._revised.discard(turn.id)
 
     async def reshow(self, turn_id: str, *, ending: str = "") -> None:
@@ -359,6 +364,7 @@ class Answerer:
         """Show the final text, and below it, each in a message of its own, what people are asked for."""
         controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
         await reply.close(text, controls=controls, files=files)
+        self._delays[turn.id].ended()
         for approval in asked:
             await self.reask(approval)
         await self._turns.end(turn, "done")

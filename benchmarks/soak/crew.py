@@ -26,7 +26,7 @@ class Bot:
         self._folder = folder
         self._speed = speed
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
-        self._environment = {**inherited, **settings}
+        self._environment = {**inherited, "PORT": "0", **settings}
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:

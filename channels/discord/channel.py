@@ -177,6 +177,9 @@ class DiscordChannel:
     def tell(self) -> Uses:
         return self._api.pacer.tell()
 
+    def left(self) -> float:
+        return self._api.pacer.left
+
     def share(self, others: Sequence[Uses]) -> None:
         self._api.pacer.share(others)
 

@@ -175,6 +175,9 @@ class SlackChannel:
     def tell(self) -> Uses:
         return self._api.pacer.tell()
 
+    def left(self) -> float:
+        return self._api.pacer.left
+
     def share(self, others: Sequence[Uses]) -> None:
         self._api.pacer.share(others)
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import NamedTuple, cast
 
 from google.adk.models import BaseLlm, LlmCapabilities
@@ -13,6 +13,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from pydantic import Field, SkipValidation
 
+from core import metrics
 from core.endings import BLOCKED
 from core.errors import ContentBlockedError, ProviderRequestError, ProviderSilentError, ProviderStalledError
 from core.models.attempts import attempts
@@ -118,16 +119,18 @@ class ModelAdapter(BaseLlm):
         answer = _Answer(request.messages, asked.provider.name)
         # The contract: what `stream` returns is an async generator, and closing it closes the connection.
         events = cast(AsyncGenerator[ProviderEvent, None], asked.provider.stream(request))
-        async with aclosing(events):
-            while True:
-                event = await self._next(events, asked.provider.name)
-                if isinstance(event, Done):
-                    break
-                if isinstance(event, Failed):
-                    raise event.error
-                answer.add(event)
-                if stream and not isinstance(event, ToolCall) and event.text:
-                    yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
+        with metrics.model_call(f"{asked.provider.name}/{asked.model}") as told:
+            async with aclosing(events):
+                while True:
+                    event = await self._next(events, asked.provider.name)
+                    if isinstance(event, Done):
+                        told(**asdict(event.usage))
+                        break
+                    if isinstance(event, Failed):
+                        raise event.error
+                    answer.add(event)
+                    if stream and not isinstance(event, ToolCall) and event.text:
+                        yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
         yield _final(answer, event)
 
     async def _next(self, events: AsyncGenerator[ProviderEvent, None], provider: str) -> ProviderEvent:
