@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 #: Settings of whoever runs the soak, which must not reach the bot.
-FOREIGN = ("SLACK_", "DISCORD_", "OPENAI_", "MODEL", "DATABASE_URL", "AGENT_", "TOOLS", "DYNO", "LOG_LEVEL")
+FOREIGN = ("SLACK_", "DISCORD_", "OPENAI_", "MODEL", "DATABASE_URL", "AGENT_", "TOOLS", "DYNO", "LOG_", "PORT", "OTEL_")
 
 
 class Bot:
