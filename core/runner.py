@@ -17,6 +17,7 @@ from core.sessions.extent import Extent
 from core.sessions.record import role_of
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
+from core.sessions.spoken import Spoken
 from core.steps import open_calls
 
 with warnings.catch_warnings():  # ADK: to go on with a run is an experiment
@@ -68,7 +69,9 @@ class OneRunner(Runner):
         """How much of the conversation the run goes on with, where that is known."""
         return self._session.extent if isinstance(self._session, StoredSession) else None
 
-    async def stored(self, run_id: str, generation: int | None, fence: Fence | None, **session: str) -> list[Event]:
+    async def stored(
+        self, run_id: str, generation: int | None, fence: Fence | None, spoken: Spoken | None, **session: str
+    ) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
 
         Raises:
@@ -80,7 +83,7 @@ class OneRunner(Runner):
         if generation is not None and generation != found:
             raise SessionResetError.of(self._session.id, generation)
         if isinstance(self._session, StoredSession):
-            self._session.keep_to(fence)
+            self._session.keep_to(fence, spoken)
         if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
             raise CorrectedError
         return _of_run(self._session, run_id)

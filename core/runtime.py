@@ -1,16 +1,14 @@
 """Runs the agent for a session and tells what it says while it runs."""
 
-import importlib
 import logging
 import re
-import sys
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
-from types import MappingProxyType, ModuleType
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
@@ -21,8 +19,6 @@ from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
 from google.adk.events.event import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
-from google.adk.models import BaseLlm, LlmRequest, LlmResponse
-from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
@@ -39,6 +35,7 @@ from core.progress import BUILT_IN, lines_of
 from core.runner import CorrectedError, OneRunner
 from core.secrets import traced
 from core.sessions.reopening import correction_of
+from core.sessions.spoken import Spoken
 from core.steps import Steps
 
 log = logging.getLogger(__name__)
@@ -123,6 +120,7 @@ class AgentRuntime:
         run_id: str | None = None,
         generation: int | None = None,
         fence: Fence | None = None,
+        spoken: Spoken | None = None,
         decisions: Sequence[Decision] = (),
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
@@ -139,6 +137,7 @@ class AgentRuntime:
             generation: the session's, when it was asked. If it was started over since, that is the run's error.
             fence: the turn that is run, with a `run_id`. Once another worker has it, the run stores nothing and begins
                 no tool: `TurnLostError` is its error.
+            spoken: who says the text, to be kept beside it.
             decisions: on all that the run of that id has asked people for, and waits for. It goes on with them, instead
                 of beginning with `text`, and its reply begins with what is said from then on.
         """
@@ -152,7 +151,7 @@ class AgentRuntime:
             "fence": fence,
         }
         failed: StreamEvent | None = None
-        begun = self._stream_once(text=text, media=media, decisions=decisions, run_id=run_id, **said)
+        begun = self._stream_once(text=text, media=media, spoken=spoken, decisions=decisions, run_id=run_id, **said)
         async with aclosing(begun) as events:
             async for event in events:
                 if event.type == "error" and not event.call_id:
@@ -202,6 +201,7 @@ class AgentRuntime:
         run_id: str | None = None,
         generation: int | None = None,
         fence: Fence | None = None,
+        spoken: Spoken | None = None,
         decisions: Sequence[Decision] = (),
     ) -> AsyncGenerator[StreamEvent, None]:
         runner = copy(self._runner)
@@ -219,7 +219,8 @@ class AgentRuntime:
         )
         try:
             if run_id is not None:
-                stored = await runner.stored(run_id, generation, fence, user_id=user_id, session_id=session_id)
+                whose = {"user_id": user_id, "session_id": session_id}
+                stored = await runner.stored(run_id, generation, fence, spoken, **whose)
                 if (loaded := runner.extent) is not None:
                     yield StreamEvent("history", history=loaded)
                 if decisions:
@@ -310,35 +311,3 @@ async def _collect(events: AsyncGenerator[StreamEvent, None]) -> str:
             if event.type == "done":
                 return event.text
     raise ProviderError("the run ended without an outcome")
-
-
-class _Mute(BaseLlm):
-    """A model that says nothing of note, at once."""
-
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
-        content = types.Content(role="model", parts=[types.Part(text=".")])
-        yield LlmResponse(
-            content=content,
-            partial=False,
-            usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=0, candidates_token_count=0),
-        )
-
-
-#: What ADK looks for at each run, for it is there only if some other package is. To find once more that it is not takes
-#: a millisecond, in which two files are read and run.
-_SOUGHT = "google.adk.agents.remote_a2a_agent"
-
-
-async def warm_up() -> None:
-    """Run an agent that says nothing once: ADK imports a second's worth of code at the first run of a process."""
-    try:
-        importlib.import_module(_SOUGHT)
-    except ImportError:
-        cast(dict[str, ModuleType | None], sys.modules)[_SOUGHT] = None  # Python: it is not there, without a look
-    sessions = InMemorySessionService()
-    runtime = AgentRuntime(App(name="warm_up", root_agent=LlmAgent(name="mute", model=_Mute(model="mute"))), sessions)
-    await sessions.create_session(app_name="warm_up", user_id="nobody", session_id="none")
-    await runtime.run_and_collect_once(user_id="nobody", session_id="none", text="hello")
-    await runtime.aclose()

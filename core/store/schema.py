@@ -20,6 +20,7 @@ Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 #: begun or reset, or its state changed; its messages know their own times. `model` is the one that was chosen for it,
 #: by its full name (null: the default), `agent` the agent (null: as the rules on places say), and `muted` keeps the bot
 #: from answering there uncalled: a reset changes none of them. `app` is the default agent's, whichever answers.
+#: `folder` is the worker that is making a summary of what was said there.
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -32,6 +33,7 @@ sessions = sa.Table(
     sa.Column("model", sa.Text),
     sa.Column("agent", sa.Text),
     sa.Column("muted", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("folder", sa.Text),
 )
 sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
@@ -218,6 +220,8 @@ tool_calls = sa.Table(
 #: for what carries no words (an agent's checkpoint, a compaction, an error). `tokens` is what it costs to send.
 #: `held` keeps a row from being cut out of the history: the long-running calls that it made, each with whether
 #: it was answered, until the turn after the last answer; empty for ever (a compaction); null for all others.
+#: `covers` is, of a summary, the last message that it tells of: what came before is not sent any more. `spoken` is, of
+#: what people said, who they are: see `core.sessions.spoken`.
 messages = sa.Table(
     "messages",
     metadata,
@@ -231,12 +235,14 @@ messages = sa.Table(
     sa.Column("tool_calls", sa.JSON, nullable=False),
     sa.Column("tokens", sa.Integer, nullable=False),
     sa.Column("held", sa.JSON(none_as_null=True)),
+    sa.Column("covers", sa.BigInteger),
+    sa.Column("spoken", sa.JSON(none_as_null=True)),
     sa.Column("event_id", sa.Text),
     sa.Column("event", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
 )
-#: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where it knows nothing
-#: of the table yet. (Without, it reads and sorts the whole history, of which it expects little.)
+#: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where nothing is known
+#: of the table yet. (Without, the whole history is read and sorted, since little is expected of it.)
 sa.Index("ix_messages_life", messages.c.session, messages.c.id, messages.c.generation)
 sa.Index("ix_messages_event_id", messages.c.session, messages.c.event_id, unique=True)
 sa.Index(

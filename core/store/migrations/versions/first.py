@@ -99,6 +99,8 @@ def upgrade() -> None:
         sa.Column("tool_calls", sa.JSON(), nullable=False),
         sa.Column("tokens", sa.Integer(), nullable=False),
         sa.Column("held", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("covers", sa.BigInteger(), nullable=True),
+        sa.Column("spoken", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("event_id", sa.Text(), nullable=True),
         sa.Column("event", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
@@ -125,6 +127,7 @@ def upgrade() -> None:
         sa.Column("model", sa.Text(), nullable=True),
         sa.Column("agent", sa.Text(), nullable=True),
         sa.Column("muted", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("folder", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
     )
     op.create_index("ix_sessions_app_user_id", "sessions", ["app", "user_id"], unique=False)
