@@ -48,12 +48,12 @@ _MOST_NAMED = 100
 #: Characters of an agent's description.
 _MOST_DESCRIBED = 200
 
-
 #: In which form a conversation is given, the first one unless another is asked for.
 FORMS: Sequence[Form] = ("md", "json")
 
 #: The most bytes of it. Discord: a bot may send files of 10 MiB.
 MOST_EXPORTED = 8 * 2**20
+
 #: Those that go by something behind them.
 _WITH_ARGUMENT: frozenset[Name] = WITH_NAME | {"why"}
 

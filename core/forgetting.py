@@ -26,6 +26,7 @@ from core.store.schema import (
     blobs,
     feedback,
     inbox,
+    memories,
     messages,
     sessions,
     state,
@@ -120,6 +121,7 @@ class Forgetting:
                     await _hold(connection, session)
                     await redact(connection, session, await person_in(connection, session, wish.person))
                     await _drop_unused(connection, session)
+                    await connection.execute(sa.delete(memories).where(memories.c.session == session))
             else:
                 await self.trim(session, wish.before)
         if wish.person:
@@ -137,7 +139,7 @@ class Forgetting:
                 (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)
             )
             await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(its_turns)))
-            for table in (approvals, messages, blobs, tool_calls, turns):
+            for table in (approvals, messages, blobs, tool_calls, memories, turns):
                 await connection.execute(sa.delete(table).where(table.c.session == session_id))
             await connection.execute(sa.delete(artifacts).where(of_session))
             own = (state.c.scope == "session") & (state.c.owner == session_id)
@@ -168,6 +170,8 @@ class Forgetting:
             await connection.execute(sa.delete(messages).where(here, messages.c.covers.is_not(None)))
             calls = (tool_calls.c.session == session_id) & (tool_calls.c.begun_at < before)
             await connection.execute(sa.delete(tool_calls).where(calls, tool_calls.c.run.not_in(kept)))
+            remembered = (memories.c.session == session_id) & (memories.c.created_at < before)
+            await connection.execute(sa.delete(memories).where(remembered))
             made = (artifacts.c.session == session_id) & (artifacts.c.created_at < before)
             run = sa.func.coalesce(artifacts.c.run, "")
             await connection.execute(sa.delete(artifacts).where(made, run.not_in(kept)))
