@@ -122,6 +122,7 @@ class Forgetting:
                     await _hold(connection, session)
                     await redact(connection, session, await person_in(connection, session, wish.person))
                     await _drop_unused(connection, session)
+                    await connection.execute(sa.delete(memories).where(memories.c.session == session))
             else:
                 await self.trim(session, wish.before)
         if wish.person:
