@@ -21,10 +21,10 @@ from docs.pictures import exchanges  # noqa: E402
 from docs.pictures.stage import bot  # noqa: E402
 from sandbox.discord import DiscordSandbox  # noqa: E402
 from sandbox.models import Pause, Say, ScriptedOpenAI, Turn  # noqa: E402
+from sandbox.seats.discord import DiscordPlatform  # noqa: E402
+from sandbox.seats.slack import SlackPlatform  # noqa: E402
 from sandbox.slack import SlackSandbox  # noqa: E402
 from sandbox.terminal.app import Terminal  # noqa: E402
-from sandbox.terminal.discord import DiscordPlatform  # noqa: E402
-from sandbox.terminal.slack import SlackPlatform  # noqa: E402
 
 SIZE = (96, 24)
 

@@ -1,15 +1,15 @@
-"""The Slack sandbox as the terminal sees it."""
+"""The Slack sandbox as its people see it."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from html import escape
 
 from rich.emoji import Emoji
 
+from sandbox.seats import mrkdwn, talk
+from sandbox.seats.view import NOTHING, Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
 from sandbox.slack import Content, File, SlackSandbox, Task
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack.workspace import new_id
-from sandbox.terminal import mrkdwn, talk
-from sandbox.terminal.view import NOTHING, Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
 
 #: Seconds within which a bot that asks for something does so.
 MODAL_WITHIN = 1.0
