@@ -1,7 +1,10 @@
 """The agent that the settings ask for: one that is brought along, or the one that is built in."""
 
+from collections.abc import Sequence
+
 from dotenv import dotenv_values
 from google.adk.apps import App
+from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
@@ -32,14 +35,19 @@ def make_choice(settings: Settings) -> Choice:
     )
 
 
-def make_agent(settings: Settings, choice: Choice, journal: Journal | None = None) -> App:
+def make_agent(
+    settings: Settings, choice: Choice, journal: Journal | None = None, watching: Sequence[BasePlugin] = ()
+) -> App:
     """The app, ready to run.
+
+    Args:
+        watching: what sees all that happens in a run, and changes nothing.
 
     Raises:
         SettingsError: it cannot be had; names `AGENT`, `TOOLS` or `MCP_FILE`.
     """
     register(choice.adapter, default=choice.default)
-    plugins = ours(journal, tool_seconds=settings.tool_seconds)
+    plugins = [*ours(journal, tool_seconds=settings.tool_seconds), *watching]
     if settings.agent:
         return load_app(settings.agent, plugins)
     try:

@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp.web import AbstractRouteDef
 
 from bot.agent import make_agent, make_choice, models
+from bot.feed import feeding
 from bot.health import Health
 from bot.server import serving
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
@@ -89,7 +90,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await prepare(database)
         choice = make_choice(settings)
         stack.push_async_callback(choice.aclose)
-        app = make_agent(settings, choice, Journal(database))  # before a lease is to be kept: it may take its time
+        # Before a lease is to be kept: it may take its time.
+        app = make_agent(settings, choice, Journal(database), await stack.enter_async_context(feeding(database)))
         await adopt(database, app.name)
         lease = Lease(database, seconds=settings.lease_seconds)
         await lease.take()

@@ -30,7 +30,8 @@ class Calls:
         slack = [(c.at, f"call/S{i}", self._of_slack(c)) for i, c in _newest(self._slack.calls)]
         discord = [(c.at, f"call/D{i}", self._of_discord(c)) for i, c in _newest(self._discord.calls)]
         shown = sorted([*slack, *discord], key=lambda call: call[0], reverse=True)[:SHOWN]
-        budgets = {"Slack": self._slack.budgets(), "Discord": self._discord.budgets()}
+        slacks, discords = self._slack.budgets(), self._discord.budgets()
+        budgets = {"Slack": slacks, "Discord": discords}
         return {
             **{key: call for _, key, call in shown},
             "calls": [key for _, key, _ in shown],
@@ -43,7 +44,7 @@ class Calls:
         Raises:
             ValueError: there is none.
         """
-        calls: list[Any] = {"S": self._slack.calls, "D": self._discord.calls}.get(key[:1], [])
+        calls: list[Any] = self._slack.calls if key[:1] == "S" else self._discord.calls
         if not key[1:].isdecimal() or int(key[1:]) >= len(calls):
             raise ValueError("there is no such call")
         call = calls[int(key[1:])]
@@ -51,7 +52,8 @@ class Calls:
         return {"sent": _cut(sent), "got": _cut(call.reply)}
 
     def _budget(self, platform: str, budget: Budget) -> Json:
-        names = {c.id: f"#{c.name}" for c in (*self._slack.channels.values(), *self._discord.channels.values())}
+        names = {channel.id: f"#{channel.name}" for channel in self._slack.channels.values()}
+        names |= {channel.id: f"#{channel.name}" for channel in self._discord.channels.values()}
         method, _, channel = budget.name.rpartition(" ")
         is_named = channel in names or channel.isdecimal() or channel[:1] in "CDG"
         name = f"{method} in {names.get(channel, 'a DM')}" if method and is_named else budget.name or "all calls"

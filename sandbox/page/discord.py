@@ -9,6 +9,7 @@ from sandbox.discord import DiscordSandbox, Message
 from sandbox.discord.commands import MESSAGE, SLASH
 from sandbox.discord.guild import JOIN, PIN, THREAD_STARTER
 from sandbox.discord.journal import Call
+from sandbox.discord.mentions import shown
 from sandbox.page.markdown import link, of_discord
 from sandbox.page.pane import Json, clock, commands_of, seen, shown_file
 from sandbox.seats.desk import Desk
@@ -128,6 +129,7 @@ class DiscordPane:
             "versions": len(message.versions),
             "ephemeral": message.ephemeral_to is not None,
             "own": message.author.id == me and message.type not in _SYSTEM,
+            "source": shown(content.text, names) if message.author.id == me else "",
             "pings": me in message.pings or bool({"everyone", "here"} & message.pings),
             "to": self._quoted(message, names),
             "files": [

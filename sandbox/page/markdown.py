@@ -63,12 +63,12 @@ def of_discord(text: str, names: Mapping[str, str]) -> str:
     text = re.sub(r"(?ms)^>>> (.*)", lambda found: re.sub("(?m)^", "> ", found[1]), text)
     text = re.sub(r"(?m)^(?=>(?! ))", "\\\\", text)
     text = re.sub(r"(?m)^(> .*\n)(?!>|\n|\Z)", r"\1\n", text)
-    return _DISCORD.render(text, {"angle": lambda inner: _discord_angle(inner, names)})
+    return str(_DISCORD.render(text, {"angle": lambda inner: _discord_angle(inner, names)}))
 
 
 def of_slack(text: str, angle: Angle) -> str:
     """What Slack shows for Markdown."""
-    return _SLACK.render(text, {"angle": angle})
+    return str(_SLACK.render(text, {"angle": angle}))
 
 
 def _discord_angle(inner: str, names: Mapping[str, str]) -> str:

@@ -147,6 +147,7 @@ class SlackPane:
             "ephemeral": message.ephemeral_to is not None,
             "gone": message.is_tombstone,
             "own": message.user == me and not message.is_tombstone,
+            "source": version.text if message.user == me else "",
             "pings": me in version.pings or bool({"channel", "here", "everyone"} & version.pings),
             "files": [
                 shown_file(f.name, len(f.data), guess_type(f.name)[0] or "", f"/files/slack/{f.id}", f.title)
