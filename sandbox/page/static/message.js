@@ -38,9 +38,8 @@ export function message(platform, said, { act, edit, menu, isReply = false }) {
       said.plan ? h("div", { class: "plan" }, said.plan) : null,
       said.tasks.length ? h("ul", { class: "tasks", "aria-label": "Tasks" }, said.tasks.map(task)) : null,
       said.loading ? h("p", { class: "loading" }, dots(), said.loading) : null,
-      said.html ? h("div", { class: "text", html: said.html }) : null,
+      said.html ? text(said) : null,
       said.streams ? h("span", { class: "caret", "aria-label": "still being written" }) : null,
-      said.edited ? h("span", { class: "edited" }, "(edited)") : null,
       said.files.length ? h("div", { class: "files" }, said.files.map(file)) : null,
       said.buttons.length ? h("div", { class: "buttons" }, said.buttons.map((one) => button(one, id, act))) : null,
       said.reactions.length ? h("div", { class: "reactions" }, said.reactions.map((one) => reaction(one, id, act))) : null,
@@ -50,6 +49,14 @@ export function message(platform, said, { act, edit, menu, isReply = false }) {
     ),
     said.gone || said.system ? null : tools(platform, said, { act, edit, menu, isReply }),
   );
+}
+
+// The words; "(edited)" stands behind the last of them.
+function text(said) {
+  const room = h("div", { class: "text", html: said.html });
+  const last = room.lastElementChild;
+  if (said.edited) (last?.tagName === "P" || last?.tagName === "DIV" ? last : room).append(" ", h("span", { class: "edited" }, "(edited)"));
+  return room;
 }
 
 function face(said) {
