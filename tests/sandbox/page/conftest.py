@@ -90,11 +90,15 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     folder = tmp_path_factory.mktemp("sandbox")
     (folder / "shop.py").write_text(TOOLS)
     stages: list[Stage] = []
+
+    def answer(asked: Asked) -> Turn:
+        return stages[0].answer(asked)
+
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ.keys() - inherited().keys():
             patch.delenv(name)
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{folder}")
-        async with ScriptedOpenAI(lambda asked: stages[0].answer(asked)) as model:
+        async with ScriptedOpenAI(answer) as model:
             settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "TOOLS": "shop:refund"}
             for name, value in {**settings, "DATA_DIR": str(folder), "LEASE_SECONDS": "3"}.items():
                 patch.setenv(name, value)
