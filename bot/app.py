@@ -7,8 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from aiohttp.web import AbstractRouteDef
+from google.adk.apps import App
 
-from bot.agent import make_agent, make_choice, models
+from bot.agent import Crew, make_choice, make_crew
 from bot.feed import feeding
 from bot.health import Health
 from bot.server import serving
@@ -30,6 +31,7 @@ from core.inbox import Inbox
 from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
+from core.ledger import Ledger
 from core.places import Places
 from core.pruning import Pruning
 from core.runtime import AgentRuntime, warm_up
@@ -91,8 +93,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         choice = make_choice(settings)
         stack.push_async_callback(choice.aclose)
         # Before a lease is to be kept: it may take its time.
-        app = make_agent(settings, choice, Journal(database), await stack.enter_async_context(feeding(database)))
-        await adopt(database, app.name)
+        crew = make_crew(settings, choice, Journal(database), await stack.enter_async_context(feeding(database)))
+        await adopt(database, crew.agents)
         lease = Lease(database, seconds=settings.lease_seconds)
         await lease.take()
         stack.push_async_callback(lease.give_up)
@@ -102,20 +104,27 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
-        root = app.root_agent.name if app.root_agent else ""
-        sessions = SessionService(database, counter, budget=settings.history_tokens, agent=root)
-        runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
-        stack.push_async_callback(runtime.aclose)
+        runtimes = {name: _runtime(app, crew, database, counter, settings) for name, app in crew.apps.items()}
+        for runtime in runtimes.values():
+            stack.push_async_callback(runtime.aclose)
         await warm_up()
-        turns, channels = Turns(database, lease), dict[str, Channel]()
+        home, runtime = crew.agents.default, runtimes[crew.agents.default]
+        turns, channels = Turns(database, lease, agents=crew.agents), dict[str, Channel]()
 
         async def answer(turn: Turn) -> None:
             await answerer.answer(turn)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
-        inbox = Inbox(database, sessions, turns, worker, app=app.name)
+        sessions = SessionService(database, counter)
+        inbox = Inbox(database, sessions, turns, worker, app=home)
         conversations = Conversations(
-            database, turns, worker, app=app.name, models=models(app, choice), budget=settings.history_tokens
+            database,
+            turns,
+            worker,
+            app=home,
+            models=crew.agents.known[home].models,
+            budget=settings.history_tokens,
+            agents=crew.agents,
         )
         approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
         answerer = Answerer(
@@ -130,9 +139,18 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             most_attempts=settings.turn_max_attempts,
             extras=frozenset(settings.reply_buttons),
             allowance=settings.allowance,
+            others=runtimes,
         )
-        feedback = Feedback(database)
-        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, settings.follow)
+        desk = Desk(
+            inbox,
+            conversations,
+            Feedback(database),
+            answerer.reshow,
+            approvals,
+            answerer.reask,
+            Ledger(database),
+            settings.follow,
+        )
         places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
         if settings.slack is not None:
             vault = Vault(database, settings.vault_key) if settings.vault_key else None
@@ -151,6 +169,12 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
         await stack.enter_async_context(serving(settings.port, routes))
         yield channels, worker, Health(channels.values(), database)
+
+
+def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, settings: Settings) -> AgentRuntime:
+    root = app.root_agent.name if app.root_agent else ""
+    sessions = SessionService(database, counter, budget=settings.history_tokens, agent=root, home=crew.agents.default)
+    return AgentRuntime(app, sessions, artifacts=Artifacts(database), lines=crew.lines.get(app.name, {}))
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """`check`: tries every setting for real."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -8,7 +9,7 @@ from google.adk.sessions import InMemorySessionService
 from sqlalchemy.engine import make_url
 
 from bot import settings as configuration
-from bot.agent import make_agent, make_choice
+from bot.agent import make_choice, make_crew
 from bot.settings import Settings
 from channels.discord import login as discord
 from channels.slack import login as slack
@@ -106,12 +107,12 @@ async def _agent_and_models(settings: Settings) -> list[Finding]:
     try:
         choice = make_choice(settings)
     except SettingsError as error:  # what is wrong with the tools is to be told as well
-        return [*_faults(error), *([] if settings.agent else _tools(settings))]
+        return [*_faults(error), *([] if settings.agent or settings.several else _tools(settings))]
     findings, faults = list[Finding](), list[str]()
     try:
-        app = None
+        apps: Mapping[str, App] = {}
         try:
-            app = make_agent(settings, choice)
+            apps = make_crew(settings, choice).apps
         except SettingsError as error:
             faults += error.faults
         for name, (provider, model) in choice.asked.items():
@@ -120,7 +121,7 @@ async def _agent_and_models(settings: Settings) -> list[Finding]:
                 findings += _good(f"model: {name} answers")
             except ParleyError as error:
                 faults.append(f"{_who_asks(name, choice)}={name}: {error}")
-        if app is not None:
+        for app in apps.values():
             findings += _good(_agent(app))
             for server in getattr(app.root_agent, "tools", ()):
                 if isinstance(server, McpServer):
@@ -143,7 +144,7 @@ def _who_asks(name: str, choice: Choice) -> str:
     """The setting that names a model."""
     if name == choice.default:
         return "MODEL"
-    return "MODELS" if name in choice.offered else "AGENT: its model"
+    return "MODELS" if name in choice.offered else "the model of an agent"
 
 
 async def _server(server: McpServer) -> Finding:

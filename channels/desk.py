@@ -7,6 +7,7 @@ from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
 from core.feedback import Feedback
 from core.inbox import Inbox
+from core.ledger import Ledger
 
 
 class Reask(Protocol):
@@ -31,4 +32,5 @@ class Desk:
     reshow: Reshow
     approvals: Approvals
     reask: Reask
+    ledger: Ledger
     follow: Follow = "asker"

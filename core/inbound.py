@@ -40,7 +40,9 @@ class Inbound:
         text: what was said, without the mention that called the bot.
         sent_at: when the platform got it, in seconds since the epoch: the order within the session.
         attachments: the files that came along.
-        brings: the messages that it passes on or replies to, in the adapter's own words (JSON).
+        brings: the messages that it passes on or replies to, in the adapter's own words, and those that it is a
+            question about, as `channels.context.about` has them (JSON).
+        spots: the names of the place where it was said, the narrowest first, as rules on places have them.
     """
 
     event_key: str
@@ -53,6 +55,7 @@ class Inbound:
     sent_at: float
     attachments: tuple[Attachment, ...] = ()
     brings: tuple[Mapping[str, Any], ...] = ()
+    spots: tuple[str, ...] = ()
 
     @property
     def is_bot(self) -> bool:
@@ -71,7 +74,8 @@ class Inbound:
         """
         try:
             files = tuple(Attachment(**file) for file in data["attachments"])
-            return cls(**{**data, "attachments": files, "brings": tuple(data.get("brings", ()))})
+            several = {name: tuple(data.get(name, ())) for name in ("brings", "spots")}
+            return cls(**{**data, **several, "attachments": files})
         except (TypeError, KeyError) as error:
             raise ValueError("it is no message") from error
 

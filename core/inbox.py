@@ -107,14 +107,14 @@ class Inbox:
                 self._worker.cancel(overtaken, ANEW)
         return Accepted.WAITS
 
-    async def again(self, turn_id: str, *, author: str, kind: Again) -> tuple[Accepted, Inbound] | Refused:
+    async def again(self, turn_id: str, *, author: str | None, kind: Again) -> tuple[Accepted, Inbound] | Refused:
         """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
         only where nothing was said since. However often and in whichever ways that is asked of a turn, it is done once.
 
         What a turn says that is still at it when its question was edited, nobody waits for: `revise` ends it.
 
         Args:
-            author: who wants it: only an author of the messages may.
+            author: who wants it: only an author of the messages may, and an operator (None).
 
         Returns:
             What became of it, and the message whose place it is answered in; or why not.
@@ -139,19 +139,20 @@ class Inbox:
         self._end(stopped, STOP)
         return accepted
 
-    async def revise(self, event_key: str, text: str) -> Revised | Taken:
+    async def revise(self, event_key: str, text: str, *, calls: bool = False) -> Revised | Taken:
         """Take note that a message was edited. If it waits, no turn sees its old words; if a turn has it, it may be
         answered once more (`again`, of the kind `revise`).
 
         Args:
             text: what it says now, as `Inbound.text`.
+            calls: whether it calls the bot now: then it is not kept any more that it was said to others.
 
         Raises:
             StoreError: nothing was changed.
         """
 
         async def work(connection: AsyncConnection) -> Revised | Taken:
-            revised = await revise(connection, event_key, text)
+            revised = await revise(connection, event_key, text, calls=calls)
             await self._turns.announce(connection)  # who looked for what waits meanwhile passed the session over
             return revised
 
@@ -288,7 +289,7 @@ class Inbox:
         Returns:
             What else waited.
         """
-        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
+        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None, receipt=None))
         generation = await self._service.begin_generation(connection, session_id)
         here = inbox.c.session == session_id
         later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)

@@ -1,12 +1,16 @@
 """Runs the agent for a session and tells what it says while it runs."""
 
+import importlib
 import logging
 import re
+import sys
 import warnings
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
-from typing import Any
+from dataclasses import replace
+from types import MappingProxyType, ModuleType
+from typing import Any, cast
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
@@ -24,13 +28,15 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
 from core.artifacts import Artifacts, Made
-from core.asks import Decision, asks_in, behind, telling
+from core.asks import Ask, Decision, asks_in, behind, telling
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
 from core.events import StreamEvent
 from core.fence import Fence
 from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
 from core.models.provider import MOST_TAKE, Takes
+from core.progress import BUILT_IN, lines_of
+from core.sessions.extent import Extent
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
 from core.steps import Steps, open_calls
@@ -59,6 +65,9 @@ class AgentRuntime:
 
     Any number of sessions may run at once; that one session runs once at a time is the caller's care.
 
+    Args:
+        lines: what is shown while a tool runs, by its name, where that is not what it says itself.
+
     Attributes:
         max_llm_calls: how many model calls one run may take before it is ended.
     """
@@ -69,11 +78,13 @@ class AgentRuntime:
         sessions: BaseSessionService,
         *,
         artifacts: BaseArtifactService | None = None,
+        lines: Mapping[str, str] = MappingProxyType({}),
         max_llm_calls: int = 25,
     ) -> None:
         self.app = app
         self.sessions = sessions
         self.max_llm_calls = max_llm_calls
+        self._lines = {**BUILT_IN, **lines_of(app), **lines}
         self._artifacts = artifacts or InMemoryArtifactService()
         self._runner = _Runner(
             app=app,
@@ -195,14 +206,22 @@ class AgentRuntime:
         if run_id is not None and isinstance(self._artifacts, Artifacts):
             runner.artifact_service = self._artifacts.of(run_id, generation)
         message: types.Content = types.UserContent(parts=[types.Part(text=text), *media])
-        steps = Steps()
+        steps = Steps(self._lines)
+        config = ChosenRun(
+            model=model,
+            streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
+            max_llm_calls=self.max_llm_calls,
+            tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
+        )
         try:
             if run_id is not None:
                 stored = await runner.stored(run_id, generation, fence, user_id=user_id, session_id=session_id)
+                if (loaded := runner.extent) is not None:
+                    yield StreamEvent("history", history=loaded)
                 if decisions:
                     message = telling(stored, decisions) or message
-                    for told in _allowed(stored, decisions):
-                        yield told
+                    for ask in _allowed(stored, decisions):
+                        yield steps.begun(ask.tool, ask.asks_for, ask.arguments)
                     stored = behind(stored, decisions) or []
                 for told in steps.retold(stored):
                     yield told
@@ -212,17 +231,12 @@ class AgentRuntime:
                 invocation_id=run_id,
                 new_message=message,
                 state_delta={"temp:speaker": speaker} if speaker else None,
-                run_config=ChosenRun(
-                    model=model,
-                    streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
-                    max_llm_calls=self.max_llm_calls,
-                    tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
-                ),
+                run_config=config,
             )
             async with aclosing(run) as events:
                 async for event in events:
                     for told in steps.take(event):
-                        yield told
+                        yield replace(told, seconds=config.stopwatch.seconds(told.call_id)) if told.call_id else told
             yield steps.end()
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
@@ -273,6 +287,11 @@ class _Runner(Runner):
 
     _session: Session | None = None
 
+    @property
+    def extent(self) -> Extent | None:
+        """How much of the conversation the run goes on with, where that is known."""
+        return self._session.extent if isinstance(self._session, StoredSession) else None
+
     async def stored(self, run_id: str, generation: int | None, fence: Fence | None, **session: str) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
 
@@ -310,14 +329,14 @@ def _of_run(session: Session, run_id: str) -> list[Event]:
     return [event for event in session.events if event.invocation_id == run_id]
 
 
-def _allowed(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[StreamEvent]:
+def _allowed(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[Ask]:
     """The calls that were allowed, and are made now."""
     calls = {decision.call for decision in decisions if decision.is_allowed}
     made = {answer.id for event in behind(stored, decisions) or () for answer in event.get_function_responses()}
     for event in stored:
         for ask in asks_in(event):
             if ask.call in calls and ask.asks_for not in made:
-                yield StreamEvent("tool_start", tool=ask.tool, call_id=ask.asks_for, data=ask.arguments)
+                yield ask
 
 
 def _ours(error: Exception) -> Exception:
@@ -360,8 +379,17 @@ class _Mute(BaseLlm):
         )
 
 
+#: What ADK looks for at each run, for it is there only if some other package is. To find once more that it is not takes
+#: a millisecond, in which two files are read and run.
+_SOUGHT = "google.adk.agents.remote_a2a_agent"
+
+
 async def warm_up() -> None:
     """Run an agent that says nothing once: ADK imports a second's worth of code at the first run of a process."""
+    try:
+        importlib.import_module(_SOUGHT)
+    except ImportError:
+        cast(dict[str, ModuleType | None], sys.modules)[_SOUGHT] = None  # Python: it is not there, without a look
     sessions = InMemorySessionService()
     runtime = AgentRuntime(App(name="warm_up", root_agent=LlmAgent(name="mute", model=_Mute(model="mute"))), sessions)
     await sessions.create_session(app_name="warm_up", user_id="nobody", session_id="none")

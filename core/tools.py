@@ -43,6 +43,7 @@ class Tool:
         confirm: whether a person is asked before each call.
         approvers: who may decide then: see `core.approvals`. None for those who may by the settings.
         always: whether a person may allow all calls of the tool in a session at once.
+        progress: what is shown while it runs, with the names of arguments in braces; empty for its own name.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Tool:
     confirm: bool = False
     approvers: Sequence[str] | None = None
     always: bool = True
+    progress: str = ""
 
 
 class ToolAdapter(BaseTool):
@@ -64,6 +66,7 @@ class ToolAdapter(BaseTool):
         self.idempotent = tool.idempotent
         self.approvers = None if tool.approvers is None else tuple(tool.approvers)
         self.always = tool.always
+        self.progress = tool.progress
 
     async def check_require_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
         del args, tool_context

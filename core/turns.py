@@ -25,6 +25,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.agents import ONE, Agents
 from core.fence import OWN, Fence, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
@@ -54,6 +55,8 @@ WAITED = 0.2
 
 Kind = Literal["message", "approval"] | Again
 
+Json = Mapping[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -67,6 +70,7 @@ class Turn:
             run has stored.
         run: under which it stores, if it goes on with what another turn had begun.
         model: the one that was chosen for its session, by its full name; none for the default.
+        agent: the name of the one that answers; empty for the only one.
         attempt: how often it was claimed from a worker that was gone, and one more.
         is_resumed: whether it was claimed before.
         has_waited: whether its messages may bear the sign that they wait, given by whichever process.
@@ -83,6 +87,7 @@ class Turn:
     origin: str
     run: str | None = None
     model: str | None = None
+    agent: str = ""
     attempt: int = 1
     is_resumed: bool = False
     has_waited: bool = field(default=False, compare=False)
@@ -97,11 +102,14 @@ class Turn:
 
 
 class Turns:
-    """The `turns` table, as one worker sees it."""
+    """The `turns` table, as one worker sees it that has these `agents`."""
 
-    def __init__(self, database: Database, lease: Lease, *, pauses: Sequence[float] = PAUSES) -> None:
+    def __init__(
+        self, database: Database, lease: Lease, *, agents: Agents = ONE, pauses: Sequence[float] = PAUSES
+    ) -> None:
         self._database = database
         self._lease = lease
+        self._agents = agents
         self._notices = Notices(database)
         self._pauses = pauses
 
@@ -173,13 +181,13 @@ class Turns:
         """
         await self._write(turn, _SHOWN, chunks=list(chunks))
 
-    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any]) -> None:
-        """Keep the final text before it is shown.
+    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> None:
+        """Keep the final text before it is shown, and what it was made of.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _ANSWERED, text=text, usage=dict(usage))
+        await self._write(turn, _ANSWERED, text=text, usage=dict(usage), receipt=receipt)
 
     async def hand_back(self, turn: Turn) -> None:
         """Leave the turn to whoever claims it next; that it was tried does not count.
@@ -228,17 +236,18 @@ class Turns:
 
         await self._notices.hear(heard)
 
-    async def end(self, turn: Turn, state: Ended, *, error: str | None = None) -> None:
+    async def end(self, turn: Turn, state: Ended, *, error: str | None = None, receipt: Json | None = None) -> None:
         """End the turn, and with it the messages that it answered. If the session was reset meanwhile, what was
         said is forgotten; if what was asked was deleted, the history is as if it had not been.
 
         Args:
             error: for operators: what went wrong, free of secrets.
+            receipt: what the turn was made of, if that was not kept with an answer.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        values = {"error": error, "finished_at": time.time()}
+        values = {"error": error, "finished_at": time.time(), "receipt": receipt}
 
         async def work() -> None:
             if not await self._execute(turn, _ENDED[state], values):
@@ -250,7 +259,8 @@ class Turns:
         """End a turn of a generation that a reset has ended, or whose messages were deleted."""
         here = self.fence(turn).is_own & turns.c.state.in_(before(state))
         text = sa.case((turns.c.cancel == RESET, None), else_=turns.c.text)
-        ended = sa.update(turns).where(here).values(**values, state=state, text=text).returning(turns.c.cancel)
+        new = {**values, "state": state, "text": text, "receipt": None}
+        ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
         async with self._database.write() as connection:
             row = (await connection.execute(ended)).one_or_none()
             if row is None:
@@ -313,6 +323,7 @@ class Turns:
                 origin=row.origin,
                 run=row.run,
                 model=row.model,
+                agent=row.agent,
                 attempt=row.attempt + 1,
                 is_resumed=True,
                 has_waited=True,
@@ -327,17 +338,12 @@ class Turns:
         waiting = await batches(connection, limit)
         if not waiting:
             return []
-        begun = [await _next(connection, batch) for batch in waiting]
+        begun = [await self._next(connection, batch) for batch in waiting]
         rows = [
             {
-                "id": turn.id,
+                **{name: getattr(turn, name) for name in _ALIKE},
                 "session": turn.session_id,
-                "generation": turn.generation,
-                "kind": turn.kind,
                 "parent": batch[0].parent,
-                "origin": turn.origin,
-                "run": turn.run,
-                "model": turn.model,
                 "state": "running",
                 "owner": self._lease.worker,
                 "chunks": list(turn.chunks),
@@ -352,34 +358,41 @@ class Turns:
         await connection.execute(_TAKEN, taken)
         return begun
 
+    async def _next(self, connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
+        """The turn that answers what waits. What an agent has begun or asked for, that one goes on with."""
+        first, turn_id = batch[0], uuid.uuid4().hex[:10]
+        messages = tuple(Inbound.from_json(row.inbound) for row in batch)
+        turn = Turn(
+            id=turn_id,
+            session_id=first.session,
+            generation=first.generation,
+            has_waited=time.time() - first.accepted_at > WAITED,
+            messages=messages,
+            kind="message",
+            origin=turn_id,
+            model=first.model,
+            agent=self._agents.answering(first.agent, messages[-1].spots),
+        )
+        if first.parent is None or (parent := await parent_of(connection, first)) is None:
+            return turn
+        if first.kind == "approval":
+            return replace(turn, kind="approval", run=await waiting_run(connection, parent), agent=parent.agent)
+        kind = await begin_again(connection, parent, first.kind)
+        said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
+        chunks, agent = tuple(parent.chunks or ()), parent.agent if kind == "retry" else turn.agent
+        of_parent = {"origin": parent.origin, "run": parent.run, "messages": said, "chunks": chunks, "agent": agent}
+        return replace(turn, kind=kind, **of_parent)
 
-async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
-    """The turn that answers what waits."""
-    first, turn_id = batch[0], uuid.uuid4().hex[:10]
-    turn = Turn(
-        id=turn_id,
-        session_id=first.session,
-        generation=first.generation,
-        has_waited=time.time() - first.accepted_at > WAITED,
-        messages=tuple(Inbound.from_json(row.inbound) for row in batch),
-        kind="message",
-        origin=turn_id,
-        model=first.model,
-    )
-    if first.parent is None or (parent := await parent_of(connection, first)) is None:
-        return turn
-    if first.kind == "approval":
-        return replace(turn, kind="approval", run=await waiting_run(connection, parent))
-    kind = await begin_again(connection, parent, first.kind)
-    said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
-    chunks = tuple(parent.chunks or ())
-    return replace(turn, kind=kind, origin=parent.origin, run=parent.run, messages=said, chunks=chunks)
 
+#: What is called the same of a turn and in its row.
+_ALIKE = ("id", "generation", "kind", "origin", "run", "model", "agent")
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 
+_RECEIPT = sa.func.coalesce(sa.bindparam("new_receipt", type_=turns.c.receipt.type), turns.c.receipt)
+
 _SHOWN = writes_own(("running", "answered"), "chunks")
-_ANSWERED = writes_own(before("answered"), "text", "usage", state="answered")
+_ANSWERED = writes_own(before("answered"), "text", "usage", "receipt", state="answered")
 _HANDED_BACK = writes_own(
     ("running", "answered"),
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
@@ -387,7 +400,7 @@ _HANDED_BACK = writes_own(
     attempt=turns.c.attempt - 1,
 )
 _ENDED: Mapping[Ended, Statement] = {
-    state: writes_own(before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state)
+    state: writes_own(before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state, receipt=_RECEIPT)
     for state in ("done", "failed", "cancelled")
 }
 _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

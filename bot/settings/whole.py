@@ -41,7 +41,7 @@ class Settings(SlackPart, DiscordPart, AgentPart):
     files_max: int = Field(default=5, ge=0)
 
     language: str = "en"
-    reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
+    reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback", "why")
     follow: Follow = "asker"
     approvers: Annotated[tuple[str, ...], NoDecode] = (ASKER,)
     approval_hours: float = Field(default=24, gt=0)

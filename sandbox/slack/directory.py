@@ -23,6 +23,7 @@ class Directory:
         self._payloads = api.payloads
         api.add("auth.test", self.auth_test, tokens=("bot", "app"))
         api.add("team.info", self.team_info, scope="team:read")
+        api.add("usergroups.list", self.usergroups_list, scope="usergroups:read")
         api.add("users.info", self.users_info, scope="users:read")
         api.add("users.list", self.users_list, scope="users:read")
         api.add("conversations.info", self.conversations_info)
@@ -48,6 +49,10 @@ class Directory:
         if arguments.text("team") not in ("", self._workspace.team_id):
             raise SlackError("team_not_found")
         return {"team": self._payloads.team()}
+
+    def usergroups_list(self, arguments: Arguments) -> dict[str, Any]:
+        del arguments
+        return {"usergroups": [self._payloads.group(group) for group in self._workspace.groups.values()]}
 
     def users_info(self, arguments: Arguments) -> dict[str, Any]:
         user = self._api.user(arguments.required("user"))

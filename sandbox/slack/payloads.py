@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sandbox.slack.markup import block_id, rich_text
-from sandbox.slack.workspace import Channel, File, Message, User, Workspace
+from sandbox.slack.workspace import Channel, File, Group, Message, User, Workspace
 
 TEAM_DOMAIN = "sandbox"
 
@@ -168,6 +168,20 @@ class Payloads:
             "app_id": self._workspace.app_id,
             "icons": {f"image_{size}": f"https://{TEAM_DOMAIN}.invalid/bot_{size}.png" for size in (36, 48, 72)},
             "team_id": self._workspace.team_id,
+        }
+
+    def group(self, group: Group) -> dict[str, Any]:
+        return {
+            "id": group.id,
+            "team_id": self._workspace.team_id,
+            "is_usergroup": True,
+            "is_external": False,
+            "name": group.handle.title(),
+            "handle": group.handle,
+            "description": "",
+            "date_delete": 0,
+            "auto_type": None,
+            "user_count": len(group.members),
         }
 
     def user(self, user: User) -> dict[str, Any]:

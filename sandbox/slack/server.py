@@ -30,7 +30,7 @@ from sandbox.slack.socket_mode import SocketMode
 from sandbox.slack.streams import Streams
 from sandbox.slack.views import Views
 from sandbox.slack.web_api import SCOPES, WebApi
-from sandbox.slack.workspace import Change, Channel, Message, User, Workspace, new_id
+from sandbox.slack.workspace import Change, Channel, Group, Message, User, Workspace, new_id
 
 T = TypeVar("T")
 
@@ -244,6 +244,10 @@ class SlackSandbox(Hands):
         channel = self._workspace.add_channel(name, private=private, members=ids)
         self.channels[name] = channel
         return channel
+
+    def add_group(self, handle: str, members: Iterable[User | str]) -> Group:
+        """Add a group of people who are mentioned together."""
+        return self._workspace.add_group(handle, (self._user(user).id for user in members))
 
     def open_dm(self, user: User | str) -> Channel:
         """The direct messages between a person and the bot."""

@@ -32,6 +32,15 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """People who are mentioned together, by `<!subteam^ID>`."""
+
+    id: str
+    handle: str
+    members: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class File:
     """Attributes:
     alt: what it shows, in words.
@@ -221,6 +230,7 @@ class Workspace:
         self.bot_id = new_id("B")
         self.bot = User(new_id("U"), "parley", "Parley", is_bot=True)
         self.users: dict[str, User] = {self.bot.id: self.bot}
+        self.groups: dict[str, Group] = {}
         self.channels: dict[str, Channel] = {}
         self._messages: dict[str, dict[str, Message]] = {}
 
@@ -235,6 +245,11 @@ class Workspace:
 
     def user_named(self, name: str) -> User | None:
         return next((user for user in self.users.values() if user.name == name), None)
+
+    def add_group(self, handle: str, members: Iterable[str]) -> Group:
+        group = Group(new_id("S"), handle, frozenset(members))
+        self.groups[group.id] = group
+        return group
 
     def add_channel(self, name: str, *, private: bool, members: Iterable[str]) -> Channel:
         if self.channel_named(name) is not None:

@@ -21,6 +21,7 @@ from core.errors import StoreError, SurfaceError
 from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
+from core.ledger import Ledger
 from core.sessions.service import SessionService
 from core.states import Ended
 from core.store.database import Database
@@ -68,6 +69,7 @@ class Place:
             self._reshow,
             Approvals(self.database, self.turns, self.worker),
             self._reask,
+            Ledger(self.database),
             follow,
         )
         self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale)

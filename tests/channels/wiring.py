@@ -17,6 +17,7 @@ from channels.context import TOKENS, Context
 from channels.desk import Desk
 from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app, ours
+from core.agents import Agent, Agents
 from core.approvals import ASKER, Approvals
 from core.artifacts import Artifacts
 from core.conversations import Conversations, Follow
@@ -26,6 +27,7 @@ from core.inbox import Inbox
 from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
+from core.ledger import Ledger
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
 from core.places import Places
@@ -42,6 +44,9 @@ from tests import tables
 
 #: What may be chosen; and how many tokens of history are sent.
 MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
+
+#: The agent that answers.
+PARLEY = Agents("parley", {"parley": Agent("parley")})
 
 #: As far as the program looks back by default.
 BOUNDS = Bounds()
@@ -122,7 +127,8 @@ async def core_of(
             most_messages=most_messages,
             allowance=allowance,
         )
-        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, approvals, answerer.reask, follow)
+        feedback, ledger = Feedback(database), Ledger(database)
+        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, ledger, follow)
         places, leadership = Places(database), Leadership(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 
@@ -139,11 +145,11 @@ def _endpoints(address: str) -> Endpoints:
     )
 
 
-async def successor(database: Database) -> Turns:
+async def successor(database: Database, agents: Agents = PARLEY) -> Turns:
     """The turns as a process sees them that has just begun: all that were before it are gone."""
     lease = Lease(database)
     await lease.take()
-    return Turns(database, lease, pauses=(0.01, 0.01))
+    return Turns(database, lease, agents=agents, pauses=(0.01, 0.01))
 
 
 class Wired:
