@@ -135,7 +135,7 @@ async def test_what_asks_first_is_approved_and_only_by_who_may(page: Page, stage
     stage.answer = answer
     await go(page, "discord", "random")
     await say(page, "discord", "@parley pay order 7 back")
-    asks = page.locator("#discord .message", has_text="May I use")
+    asks = page.locator("#discord .message", has=page.locator(".text", has_text="May I use"))
     await expect(asks).to_contain_text("120")
     await page.get_by_role("button", name="grace").click()
     await asks.locator("button", has_text="Approve").click()
