@@ -234,6 +234,7 @@ def _turn(row: sa.Row[Any]) -> Json:
         "chunks": len(row.chunks or ()),
         "tokens": row.usage or {},
         "error": row.error or "",
+        "others": (row.receipt or {}).get("others"),
         "at": row.created_at,
         "seconds": None if row.finished_at is None else round(row.finished_at - row.created_at, 3),
     }

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -115,8 +116,9 @@ class BotProcess:
             finally:
                 ready.cancel()
             if self._is_meant:
-                self._become("ended", "It was killed, and is being started again." if process.returncode == -9 else "")
-                await asyncio.sleep(AGAIN if process.returncode == -9 else 0)
+                if process.returncode == -signal.SIGKILL:
+                    self._become("starting", "It was killed, and is being started again.")
+                    await asyncio.sleep(AGAIN)
                 continue
             self._become("ended", self._last_words(begins) or f"It ended with code {process.returncode}.")
             self.ended.set()

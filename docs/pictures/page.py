@@ -64,7 +64,7 @@ Take the **hash map**, unless you need them in order."""
 
 async def main() -> None:
     """Remake `page*.png`."""
-    go_on = asyncio.Event()
+    go_on, told = asyncio.Event(), list[str]()
 
     def answer(asked: Asked) -> Turn:
         if "commit" in asked.text:
@@ -76,7 +76,9 @@ async def main() -> None:
         if "broken" in asked.text:
             back = Call("rollback", {"version": "41"}, id="c1")
             return [Say("The errors began with version 42. I can go back to 41."), back]
-        return "Here I am."
+        told.append(asked.text)
+        rest = Say("did not know of the new column. It will happen never again.")
+        return [Say("It began with a migration: version 42 "), *([Pause(3600)] if len(told) == 1 else []), rest]
 
     async with _sandbox(answer) as address, async_playwright() as playwright:
         path = shutil.which("chromium") or shutil.which("google-chrome")
@@ -103,28 +105,33 @@ async def main() -> None:
         await expect(page.locator(".inspector .turn.running")).to_have_count(0)
         await page.emulate_media(color_scheme="dark")
         await _take(page, "page")
-
-        await page.emulate_media(color_scheme="light")
-        await page.locator("#slack .place", has_text="general").click()
-        await _say(page, "slack", "@parley the shop is broken, what now?")
-        await expect(page.locator("#slack .messages")).to_contain_text("rollback")
-        await page.locator("#slack .replies .open").click()
-        await page.click("#tab-calls")
-        await _take(page, "page-approval")
-        await page.locator("#slack .button", has_text="Approve").click()
-        await expect(page.locator("#slack .messages")).to_contain_text("41 is live")
-
-        await page.click("#tab-faults")
-        await page.get_by_role("button", name="Kill the bot").click()
-        await expect(page.locator("#trouble")).to_be_visible()
-        await _take(page, "page-fault")
-        await page.wait_for_selector(".slack .state.on")
-        await page.wait_for_selector("#top .state.running")
-
-        await page.set_viewport_size({"width": 390, "height": 780})
-        await page.locator("#tabs .tab", has_text="Discord").click()
-        await _take(page, "page-phone")
+        await _troubles(page)
         await browser.close()
+
+
+async def _troubles(page: Page) -> None:
+    """What asks first, a bot that is killed, and a phone."""
+    await page.emulate_media(color_scheme="light")
+    await page.locator("#slack .place", has_text="general").click()
+    await _say(page, "slack", "@parley the shop is broken, what now?")
+    await expect(page.locator("#slack .messages")).to_contain_text("rollback")
+    await page.locator("#slack .replies .open").click()
+    await page.click("#tab-calls")
+    await _take(page, "page-approval")
+    await page.locator("#slack .button", has_text="Approve").click()
+    await expect(page.locator("#slack .messages")).to_contain_text("41 is live")
+
+    await page.click("#tab-faults")
+    await _say(page, "slack", "Tell me how it came about.")
+    await expect(page.locator("#slack .messages")).to_contain_text("It began")
+    await page.get_by_role("button", name="Kill the bot").click()
+    await page.wait_for_selector(".slack .state.off")
+    await _take(page, "page-fault")
+    await expect(page.locator("#slack .messages")).to_contain_text("never again.")
+
+    await page.set_viewport_size({"width": 390, "height": 780})
+    await page.locator("#tabs .tab", has_text="Discord").click()
+    await _take(page, "page-phone")
 
 
 async def _say(page: Page, on: str, text: str) -> None:

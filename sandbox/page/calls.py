@@ -54,7 +54,7 @@ class Calls:
     def _budget(self, platform: str, budget: Budget) -> Json:
         names = {channel.id: f"#{channel.name}" for channel in self._slack.channels.values()}
         names |= {channel.id: f"#{channel.name}" for channel in self._discord.channels.values()}
-        method, _, channel = budget.name.rpartition(" ")
+        method, _, channel = budget.name.replace("/channels/{channel}", "…").rpartition(" ")
         is_named = channel in names or channel.isdecimal() or channel[:1] in "CDG"
         name = f"{method} in {names.get(channel, 'a DM')}" if method and is_named else budget.name or "all calls"
         return {

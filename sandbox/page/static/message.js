@@ -151,10 +151,35 @@ function tools(platform, said, { act, edit, menu, isReply }) {
     { class: "tools", role: "group", "aria-label": "What to do with the message" },
     QUICK[platform].slice(0, isReply ? 2 : 4).map(([name, sign]) => tool(`React with ${name}`, sign, () => act("react", { message: id, emoji: name }))),
     said.ephemeral || isReply ? null : tool(platform === "slack" ? "Reply in thread" : "Open a thread", icon("thread"), () => act("thread", { message: id }), "thread"),
-    entries.length && !said.ephemeral ? entries.map((entry) => tool(entry, icon("more"), () => act("choose", { message: id, entry }))) : null,
     said.own ? tool("Edit", icon("edit"), () => edit(said)) : null,
     said.own ? tool("Delete", icon("remove"), () => act("delete", { message: id })) : null,
+    entries.length && !said.ephemeral ? more(entries, id, act) : null,
   );
+}
+
+// The menu of a message: what the bot has put there.
+function more(entries, id, act) {
+  const choose = (entry) => {
+    fold.open = false;
+    fold.querySelector("summary").focus();
+    act("choose", { message: id, entry });
+  };
+  const fold = h(
+    "details",
+    { class: "more", "data-fold": "more" },
+    h("summary", { class: "tool", "aria-label": "More", title: "More", "data-focus": `${id} more` }, icon("more")),
+    h("div", { class: "menu", role: "group", "aria-label": "The bot's menu" }, entries.map((entry) => h("button", { type: "button", "data-focus": `${id} m ${entry}`, onclick: () => choose(entry) }, entry))),
+  );
+  fold.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !fold.open) return;
+    fold.open = false;
+    fold.querySelector("summary").focus();
+    event.stopPropagation();
+  });
+  fold.addEventListener("focusout", (event) => {
+    if (!fold.contains(event.relatedTarget)) fold.open = false;
+  });
+  return fold;
 }
 
 export function dots() {

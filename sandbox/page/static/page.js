@@ -57,8 +57,8 @@ function paintTop() {
     ),
   );
   const trouble = find("trouble");
-  trouble.hidden = !(bot.state === "ended" && bot.told);
-  show(trouble, bot.told, (told) => h("div", {}, h("b", {}, "The bot is not running"), h("pre", {}, told), h("button", { type: "button", class: "button plain", "data-focus": "again", onclick: () => tell("restart") }, "Start it again")));
+  trouble.hidden = !bot.told;
+  show(trouble, [bot.told, bot.state], ([told, state]) => h("div", {}, h("b", {}, "The bot is not running"), h("pre", {}, told), state === "ended" && h("button", { type: "button", class: "button plain", "data-focus": "again", onclick: () => tell("restart") }, "Start it again")));
 }
 
 function model(bot) {

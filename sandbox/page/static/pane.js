@@ -312,5 +312,5 @@ function hint(about) {
   const { place, bot } = about;
   if (place.thread) return "Reply…";
   if (about.direct) return `Message ${bot}, or / for commands`;
-  return about.threads === "all" ? `Begin a post: @${bot} …` : `Message ${place.home}; @${bot} calls the bot`;
+  return about.threads === "all" ? `Begin a post: @${bot} …` : `Ask @${bot} in ${place.home}`;
 }

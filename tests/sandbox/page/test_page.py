@@ -115,7 +115,8 @@ async def test_commands_buttons_files_and_reactions_are_those_of_the_platforms(p
 
     own = page.locator("#slack .messages > .message").last
     await own.hover()
-    await own.locator("> .tools").get_by_label("Ask about this").click()
+    await own.locator("> .tools").get_by_label("More").click()
+    await own.locator("> .tools").get_by_role("button", name="Ask about this").click()
     dialog = page.get_by_role("dialog")
     await dialog.locator("textarea").fill("What is it about?")
     stage.answer = lambda asked: "It is about a file."
