@@ -1,7 +1,7 @@
 """What is known of a turn, as operators are shown it."""
 
 from bot import tables
-from core.ledger import Account, Ruling
+from core.ledger import Account, Called, Ruling
 from core.receipt import Receipt, ToolUse
 from core.sessions.history import TURNS
 
@@ -27,6 +27,9 @@ def show(account: Account) -> None:
         **_receipt(account),
     }
     tables.show(f"Turn {account.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
+    if account.calls:
+        columns = ["model", "in place of", "took", "read", "cached", "written", "thought", "error"]
+        tables.show("Models", columns, [_call(call) for call in account.calls])
     if account.receipt is not None and account.receipt.tools:
         columns = ["tool", "how it ended", "took", "arguments", "error"]
         tables.show("Tools", columns, [_tool(use) for use in account.receipt.tools])
@@ -61,6 +64,11 @@ def _others(receipt: Receipt) -> str:
     if not (others.messages or others.left_out):
         return ""
     return f"{others.messages} messages, {others.tokens:,} tokens; {others.left_out} left out"
+
+
+def _call(call: Called) -> list[object]:
+    took = tables.span(call.seconds) if call.seconds else ""
+    return [call.model, call.instead_of, took, call.input, call.cached, call.output, call.thinking, call.error]
 
 
 def _tool(use: ToolUse) -> list[object]:

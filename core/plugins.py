@@ -67,7 +67,10 @@ class GuardPlugin(BasePlugin):
         if isinstance(tool, TransferToAgentTool):
             return _wrong_agent(tool, tool_args)
         call = self._call(tool, tool_args, tool_context)
-        if self._journal is None or call is None or await _asks_first(tool, tool_args, tool_context):
+        asks = await _asks_first(tool, tool_args, tool_context)
+        if asks and not isinstance(tool_context.session, StoredSession):
+            return _cannot_ask(tool)
+        if self._journal is None or call is None or asks:
             return None
         entry = await self._journal.begin(call)
         if entry is None:
@@ -85,6 +88,9 @@ class GuardPlugin(BasePlugin):
             run.stopwatch.end(tool_context.function_call_id or tool.name)
         if isinstance(result, _Recorded):
             return None
+        if tool_context.actions.requested_tool_confirmations and not isinstance(tool_context.session, StoredSession):
+            tool_context.actions.requested_tool_confirmations.clear()
+            return _cannot_ask(tool)
         if isinstance(tool, ToolAdapter):
             rule_on(tool_context, tool.approvers, always=tool.always)
         call = self._call(tool, tool_args, tool_context)
@@ -148,6 +154,14 @@ class _Recorded(dict[str, Any]):
         if entry.result is None and tool.is_long_running:  # its answer is yet to come, and nothing is what it said
             return cls()
         return cls(result=entry.result)
+
+
+def _cannot_ask(tool: BaseTool) -> dict[str, Any]:
+    """For an agent that is run as a tool of another, in a session that nobody keeps: ADK could not go on with it."""
+    return {
+        "error": f"{tool.name} was not called: a person would have to be asked first, and cannot be, since this agent "
+        "is run as a tool of another one. Say that it was not done, and why."
+    }
 
 
 async def _asks_first(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:
