@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -115,6 +115,7 @@ class BotProcess:
                 await process.wait()
             finally:
                 ready.cancel()
+                await asyncio.wait([ready])
             if self._is_meant:
                 if process.returncode == -signal.SIGKILL:
                     self._become("starting", "It was killed, and is being started again.")
@@ -126,8 +127,9 @@ class BotProcess:
             await self._again.wait()
 
     async def _await_ready(self) -> None:
-        await self._ready()
-        self._become("running")
+        with suppress(TimeoutError):  # it may take as long as it likes: who waits sees that it starts
+            await self._ready()
+            self._become("running")
 
     async def _stop(self) -> None:
         process = self._process

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.page.markdown import of_discord, of_slack
-from sandbox.page.mrkdwn import of_blocks, of_mrkdwn
+from sandbox.page.mrkdwn import of_mrkdwn
 
 NAMES = {"12": "ada", "5": "general", "U1": "ada", "C5": "general"}
 
@@ -34,46 +34,6 @@ class Seen(HTMLParser):
 
 def of_slacks(text: str) -> str:
     return of_slack(text, lambda inner: "")
-
-
-@pytest.mark.parametrize(
-    "attack",
-    [
-        "<script>alert(1)</script>",
-        "<img src=x onerror=alert(1)>",
-        "[click](javascript:alert(1))",
-        "[click](JaVaScRiPt&colon;alert(1))",
-        "[click](data:text/html;base64,PHNjcmlwdD4=)",
-        "<javascript:alert(1)>",
-        "<javascript:alert(1)|click>",
-        '<https://a.b/"onmouseover=alert(1)|x>',
-        'https://a.b/"onmouseover="alert(1)',
-        '```"><script>alert(1)</script>\ncode\n```',
-        "```html\n<script>alert(1)</script>\n```",
-        "![x](https://a.b/x.png)",
-        "&lt;script&gt;alert(1)&lt;/script&gt;",
-        "`<script>alert(1)</script>`",
-        "||<script>alert(1)</script>||",
-        "<svg/onload=alert(1)>",
-        "\ue000" + "0\ue001<b onclick=alert(1)>x</b>",
-        "<@U1|<script>alert(1)</script>>",
-    ],
-)
-def test_what_a_message_holds_is_never_more_than_its_letters(attack: str) -> None:
-    rich = {
-        "type": "rich_text",
-        "elements": [{"type": "link", "url": attack, "text": attack}, {"type": "text", "text": attack}],
-    }
-    section = {"type": "section", "text": {"type": "mrkdwn", "text": attack}}
-    plain = {"type": "header", "text": {"type": "plain_text", "text": attack}}
-    odd = {"type": attack}
-    shown = (
-        of_discord(attack, NAMES),
-        of_slacks(attack),
-        of_mrkdwn(attack, NAMES),
-        of_blocks([rich, section, plain, odd], NAMES),
-    )
-    assert [Seen(html).wrong for html in shown] == [[], [], [], []]
 
 
 @given(st.text(st.sampled_from("<>@#!|&;:/\"'`*_~()[]\\\n -ahtps:jv\ue000\ue0010")))
