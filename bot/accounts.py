@@ -18,7 +18,7 @@ def show(account: Account) -> None:
         "messages": account.asked,
         "attempts": account.attempt,
         "worker": account.owner,
-        "begun": tables.moment(account.created_at),
+        "begun (UTC)": tables.short(account.created_at),
         "had waited": tables.span(account.waited),
         "took": tables.span(account.seconds),
         "model": account.model or "the default",
@@ -78,5 +78,5 @@ def _tool(use: ToolUse) -> list[object]:
 
 
 def _ruling(ruling: Ruling) -> list[object]:
-    at = tables.moment(ruling.decided_at) if ruling.decided_at else ""
+    at = tables.short(ruling.decided_at) if ruling.decided_at else ""
     return [ruling.tool, ruling.verdict or "open", ruling.decider, at]

@@ -80,7 +80,7 @@ async def test_an_operator_finds_out_what_goes_on_and_does_something_about_it(
     assert [(one["kind"], one["about"]) for one in seen["findings"]] == [("failing", failed[1])]
     code, said = await operator.types("status")
     assert code == 1
-    assert "1 turns have failed in the last hour: ProviderRequestError" in said
+    assert "ProviderRequestError: turns that failed in the last hour: 1" in said
     code, said = await operator.types(f"why (turn`{failed[1]}`)")
     assert code == 0
     assert "ProviderRequestError: " in said
