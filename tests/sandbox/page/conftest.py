@@ -127,8 +127,8 @@ async def page(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
     page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     await page.goto(stage.address)
-    await page.wait_for_selector(".slack .state.on")
-    await page.wait_for_selector(".discord .state.on")
+    for pane in ("slack", "discord"):
+        await page.wait_for_selector(f".{pane} .state.on", timeout=3 * PATIENCE)  # the bot has just been started
     yield page
     await context.close()
     assert complaints == []
