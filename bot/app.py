@@ -25,6 +25,7 @@ from core.approvals import Approvals
 from core.artifacts import Artifacts
 from core.compaction import Compaction
 from core.conversations import Conversations
+from core.errands import Errands
 from core.errors import SettingsError, StoreError
 from core.feedback import Feedback
 from core.inbox import Inbox
@@ -157,6 +158,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             answerer.reshow,
             approvals,
             answerer.reask,
+            Errands(database, lease),
             Ledger(database),
             settings.follow,
         )

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
+from core.errands import Errands
 from core.feedback import Feedback
 from core.inbox import Inbox
 from core.ledger import Ledger
@@ -32,5 +33,6 @@ class Desk:
     reshow: Reshow
     approvals: Approvals
     reask: Reask
+    errands: Errands
     ledger: Ledger
     follow: Follow = "asker"

@@ -37,6 +37,7 @@ from channels.slack import tiers as slack_tiers
 from channels.slack.commands import COMMANDS
 from channels.slack.login import SCOPES, WISHES
 from core import errors
+from core.errands import Errands
 from core.errors import ParleyError
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
@@ -416,7 +417,8 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     database = Database("sqlite+aiosqlite://")
     leadership = Leadership(database, Lease(database), DiscordChannel.name)
     nothing: Any = None  # no message of the pages asks for it
-    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, nothing)
+    errands = Errands(database, Lease(database))
+    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, errands, nothing)
     channel = DiscordChannel(settings, desk, Places(database), Bounds(), leadership)
     try:
         await migrate(database)

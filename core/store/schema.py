@@ -187,14 +187,27 @@ pulse = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
 )
 
-#: A platform's adapter, over all workers: the one that hears, where only one may, and until when all that was said has
-#: been heard.
+#: What somebody has asked for that is no message, until it is done by its `owner`: see `core.errands`.
+errands = sa.Table(
+    "errands",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("channel", sa.Text, nullable=False),
+    sa.Column("what", sa.JSON, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("begun_at", sa.Double, nullable=False),
+)
+
+#: A platform's adapter, over all workers, or a part of what it hears: the worker that hears it, where only one may, and
+#: the one that `wanted` to; until when all that was said has been heard; and when the next one may begin to hear it.
 channels = sa.Table(
     "channels",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("leader", sa.Text),
+    sa.Column("wanted", sa.Text),
     sa.Column("heard_at", sa.Double),
+    sa.Column("free_at", sa.Double),
 )
 
 #: One call of a tool, from before it is made: `begun`, then `ended` with its result, as the model is told it, and with

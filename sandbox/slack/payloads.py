@@ -34,7 +34,7 @@ class Payloads:
             "username": message.username,
             "text": message.content.text,
             "ts": message.ts,
-            "team": None if message.user is None else self._workspace.team_id,
+            "team": self._team_of(message.user),
             "bot_profile": self.bot_profile() if own else None,
             "blocks": self.blocks(message) or None,
             "attachments": list(message.attachments) or None,
@@ -169,6 +169,10 @@ class Payloads:
             "icons": {f"image_{size}": f"https://{TEAM_DOMAIN}.invalid/bot_{size}.png" for size in (36, 48, 72)},
             "team_id": self._workspace.team_id,
         }
+
+    def _team_of(self, user: str | None) -> str | None:
+        found = self._workspace.users.get(user or "")
+        return None if user is None else (found and found.team_id) or self._workspace.team_id
 
     def group(self, group: Group) -> dict[str, Any]:
         return {

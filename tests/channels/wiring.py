@@ -21,6 +21,7 @@ from core.agents import Agent, Agents
 from core.approvals import ASKER, Approvals
 from core.artifacts import Artifacts
 from core.conversations import Conversations, Follow
+from core.errands import Errands
 from core.errors import StoreError
 from core.feedback import Feedback
 from core.inbox import Inbox
@@ -127,8 +128,8 @@ async def core_of(
             most_messages=most_messages,
             allowance=allowance,
         )
-        feedback, ledger = Feedback(database), Ledger(database)
-        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, ledger, follow)
+        feedback, ledger, errands = Feedback(database), Ledger(database), Errands(database, turns._lease)
+        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, errands, ledger, follow)
         places, leadership = Places(database), Leadership(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 

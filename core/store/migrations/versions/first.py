@@ -53,8 +53,19 @@ def upgrade() -> None:
         "channels",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("leader", sa.Text(), nullable=True),
+        sa.Column("wanted", sa.Text(), nullable=True),
         sa.Column("heard_at", sa.Double(), nullable=True),
+        sa.Column("free_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_channels")),
+    )
+    op.create_table(
+        "errands",
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("channel", sa.Text(), nullable=False),
+        sa.Column("what", sa.JSON(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("begun_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_errands")),
     )
     op.create_table(
         "inbox",
