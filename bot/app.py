@@ -36,6 +36,7 @@ from core.ledger import Ledger
 from core.memories import Memories
 from core.places import Places
 from core.pruning import Pruning
+from core.refusals import Refusals
 from core.retention import Retention
 from core.runtime import AgentRuntime
 from core.secrets import traced
@@ -114,7 +115,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         for runtime in runtimes.values():
             stack.push_async_callback(runtime.aclose)
         await warm_up()
-        home, runtime = crew.agents.default, runtimes[crew.agents.default]
+        home, runtime, door = crew.agents.default, runtimes[crew.agents.default], settings.door
         turns, channels = Turns(database, lease, agents=crew.agents), dict[str, Channel]()
 
         async def answer(turn: Turn) -> None:
@@ -122,7 +123,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         sessions = SessionService(database, counter)
-        inbox = Inbox(database, sessions, turns, worker, app=home)
+        inbox = Inbox(database, sessions, turns, worker, app=home, rates=settings.rates)
         summarizer = Summarizer(summing(settings, crew, choice), counter)
         sent = settings.history_tokens if settings.summaries else None
         compaction = Compaction(database, turns, lease, summarizer, wake=worker.wake, budget=sent)
@@ -144,6 +145,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             conversations,
             Context(database, counter.count, most=settings.context_tokens),
             approvals=approvals,
+            door=door,
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
@@ -160,6 +162,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             answerer.reask,
             Errands(database, lease),
             Ledger(database),
+            Refusals(database),
+            door,
             settings.follow,
         )
         routes = _open(channels, settings, desk, database, lease=lease, stack=stack)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from google.adk.apps import App
 from google.adk.sessions import InMemorySessionService
@@ -11,7 +12,9 @@ from sqlalchemy.engine import make_url
 from bot import settings as configuration
 from bot.agent import make_choice, make_crew
 from bot.settings import Settings
+from channels.discord import known as discord_known
 from channels.discord import login as discord
+from channels.slack import known as slack_known
 from channels.slack import login as slack
 from core.errors import ParleyError, SettingsError, StoreError, ToolError
 from core.mcp import McpServer
@@ -51,7 +54,7 @@ async def check() -> list[Finding]:
     except SettingsError as error:
         return _faults(error)
     findings = []
-    for trial in (_slack, _discord, _database, _agent_and_models, _vocabulary):
+    for trial in (_slack, _discord, _access, _database, _agent_and_models, _vocabulary):
         try:
             findings += await trial(settings)
         except SettingsError as error:
@@ -86,6 +89,17 @@ async def _discord(settings: Settings) -> list[Finding]:
         *(Finding(Verdict.NOTE, f"Discord: {line}") for line in standing.lacks),
         *(Finding(Verdict.FAIL, line) for line in standing.faults),
     ]
+
+
+async def _access(settings: Settings) -> list[Finding]:
+    """Whether the platforms know whom the lists of the door name."""
+    faults = list[str]()
+    for name, known in (("slack", slack_known.unknown), ("discord", discord_known.unknown)):
+        named = {f"{name.upper()}_{kind}": getattr(settings, f"{name}_{kind.lower()}") for kind in ("ALLOW", "BLOCK")}
+        login: Any = getattr(settings, name)
+        if login is not None and any(named.values()):
+            faults += [f"{setting}: {line}" for setting, rules in named.items() for line in await known(login, rules)]
+    return [Finding(Verdict.FAIL, fault) for fault in faults]
 
 
 async def _database(settings: Settings) -> list[Finding]:

@@ -9,13 +9,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from google.genai.types import Part
-
 from channels import words
-from channels.attachments import ALLOWANCE, Allowance, Attachments
+from channels.asking import Asking
+from channels.attachments import ALLOWANCE, Allowance
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
 from channels.context import Context
+from channels.door import Door
 from channels.language import Language
 from channels.reply import MOST_MESSAGES, Reply
 from channels.requests import request_buttons, request_text
@@ -68,6 +68,7 @@ class Answerer:
         context: Context,
         *,
         approvals: Approvals,
+        door: Door,
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
         most_attempts: int = MOST_ATTEMPTS,
@@ -83,10 +84,9 @@ class Answerer:
         self._most_messages = most_messages
         self._most_attempts = most_attempts
         self._extras = extras
-        self._attachments = Attachments(allowance)
+        self._asking = Asking(turns, context, door, allowance)
         self._conversations = conversations
         self._approvals = approvals
-        self._context = context
         self._standing = Standing(
             runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
         )
@@ -207,9 +207,9 @@ class Answerer:
 
     async def _in_reply(self, turn: Turn, reply: Reply, language: Language, files: Sequence[File]) -> None:
         try:
-            ending = self._not_run(turn)
-            if ending is None and turn.cancel is None and turn.text is None:
-                return await self._run(turn, reply, language)
+            ending, admitted = self._not_run(turn), self._asking.admitted(turn)
+            if ending is None and turn.cancel is None and turn.text is None and admitted is not None:
+                return await self._run(admitted, reply, language)
             await language.known()
             if turn.cancel is not None:
                 reply.replace(turn.text or "")
@@ -230,6 +230,8 @@ class Answerer:
             return words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone"
         if turn.attempt > self._most_attempts:
             return words.TRIED, "failed", f"{self._most_attempts} workers did not live to its end"
+        if self._asking.admitted(turn) is None:
+            return words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more"
         return None
 
     async def _run(self, turn: Turn, reply: Reply, language: Language) -> None:
@@ -281,20 +283,14 @@ class Answerer:
         runtime, clerk = self._others.get(turn.agent, self._runtime), self._clerks[turn.id]
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
-        heard = [await channel.read(message) for message in turn.messages]
-        files: Sequence[Part] = ()
-        if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
-            takes = runtime.takes(turn.model)
-            heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
-            clerk.files(uses)
-        spoken, clerk.others = await self._context.joined(turn, channel, heard)
+        asked = await self._asking.of(turn, channel, runtime.takes(turn.model), clerk)
         events = runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text=spoken.text,
-            spoken=spoken,
-            media=files,
-            speaker=heard[-1].speaker,
+            text=asked.spoken.text,
+            spoken=asked.spoken,
+            media=asked.media,
+            speaker=asked.speaker,
             model=turn.model,
             run_id=turn.run or turn.origin,
             generation=turn.generation,

@@ -1,14 +1,16 @@
 """What stands behind the channels: the parts of the core that what people say, press and change goes to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from channels.door import Door
 from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
 from core.errands import Errands
 from core.feedback import Feedback
 from core.inbox import Inbox
 from core.ledger import Ledger
+from core.refusals import Refusals
 
 
 class Reask(Protocol):
@@ -35,4 +37,6 @@ class Desk:
     reask: Reask
     errands: Errands
     ledger: Ledger
+    refusals: Refusals
+    door: Door = field(default_factory=Door)
     follow: Follow = "asker"

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents import ONE, Agents
 from core.export import Form, pieces
-from core.inbound import BOT, Inbound
+from core.inbound import Inbound
 from core.states import State
 from core.status import Status, stands
 from core.stopping import Halt, Stopped, stop, stop_turn
@@ -21,6 +21,7 @@ from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.store.upsert import insert_new
 from core.turns import STOP, Turns
+from core.visitors import BOT
 from core.waiting import answered_by, readable, row_of
 from core.worker import Worker
 

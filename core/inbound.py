@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.visitors import BOT, NOWHERE, Spot, Visitor
+
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
@@ -20,10 +22,6 @@ class Attachment:
     mime_type: str | None
     size: int
     source: Mapping[str, Any]
-
-
-#: What the id of an author begins with that is a bot.
-BOT = "bot:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,8 @@ class Inbound:
         brings: the messages that it passes on or replies to, in the adapter's own words, and those that it is a
             question about, as `channels.context.about` has them (JSON).
         spots: the names of the place where it was said, the narrowest first, as rules on places have them.
+        visitor: its author with all that his rights depend on; see `who`.
+        spot: where it was said.
     """
 
     event_key: str
@@ -56,6 +56,13 @@ class Inbound:
     attachments: tuple[Attachment, ...] = ()
     brings: tuple[Mapping[str, Any], ...] = ()
     spots: tuple[str, ...] = ()
+    visitor: Visitor | None = None
+    spot: Spot = NOWHERE
+
+    @property
+    def who(self) -> Visitor:
+        """Its author; where nothing more is known of him, with no rights but those of anybody."""
+        return self.visitor or Visitor(self.channel, self.author)
 
     @property
     def is_bot(self) -> bool:
@@ -74,10 +81,21 @@ class Inbound:
         """
         try:
             files = tuple(Attachment(**file) for file in data["attachments"])
-            several = {name: tuple(data.get(name, ())) for name in ("brings", "spots")}
-            return cls(**{**data, **several, "attachments": files})
+            visitor, spot = data.get("visitor"), data.get("spot") or {}
+            read = {
+                "attachments": files,
+                "brings": tuple(data.get("brings", ())),
+                "spots": tuple(data.get("spots", ())),
+                "visitor": visitor and Visitor(**{**visitor, **_tuples(visitor, "roles", "workspaces")}),
+                "spot": Spot(**{**spot, **_tuples(spot, "parents")}),
+            }
+            return cls(**{**data, **read})
         except (TypeError, KeyError) as error:
             raise ValueError("it is no message") from error
+
+
+def _tuples(data: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(data[name]) for name in names if name in data}
 
 
 def storable(text: str) -> str:

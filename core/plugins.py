@@ -19,7 +19,8 @@ from core.results import told
 from core.secrets import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
-from core.tools import TOOL_SECONDS, ToolAdapter, contain, is_idempotent
+from core.tools import TOOL_SECONDS, ToolAdapter, contain, is_allowed, is_idempotent
+from core.visitors import speaker_in
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,8 @@ class GuardPlugin(BasePlugin):
         contain(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, ChosenRun):
             run.stopwatch.begin(tool_context.function_call_id or tool.name)
+        if not is_allowed(tool, speaker_in(tool_context.state)):
+            return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
         if not isinstance(tool, ToolAdapter) or tool.always:
             allow(tool_context, tool.name)
         if isinstance(tool, TransferToAgentTool):
@@ -73,12 +76,10 @@ class GuardPlugin(BasePlugin):
         if self._journal is None or call is None or asks:
             return None
         entry = await self._journal.begin(call)
-        if entry is None:
-            return None
-        if (is_idempotent(tool) and not entry.ended) or _is_decided(entry, tool_context):
+        if entry is not None and ((is_idempotent(tool) and not entry.ended) or _is_decided(entry, tool_context)):
             await self._journal.begin_again(call)
-            return None
-        return _Recorded.of(entry, tool, tool_context)
+            entry = None
+        return None if entry is None else _Recorded.of(entry, tool, tool_context)
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any

@@ -37,6 +37,7 @@ from core.secrets import traced
 from core.sessions.reopening import correction_of
 from core.sessions.spoken import Spoken
 from core.steps import Steps
+from core.visitors import SPEAKER, Speaker, told
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class AgentRuntime:
         session_id: str,
         text: str,
         media: Sequence[types.Part] = (),
-        speaker: str = "",
+        speaker: Speaker | None = None,
         streaming: bool = True,
         model: str | None = None,
         run_id: str | None = None,
@@ -129,6 +130,7 @@ class AgentRuntime:
         (seeds: hallucination retry).
 
         Args:
+            speaker: for whom it is run, as tools and instructions are told (`temp:speaker` of the state).
             media: files that came with the text, as `core.media.part` makes them.
             model: the full name of the one that was chosen; none for the default. It takes a `ChoicePlugin`.
             run_id: what the run stores is stored under it, and under `correction_of` it. A run that goes on with what
@@ -185,7 +187,7 @@ class AgentRuntime:
         """The whole reply of one run. A step's text is taken from its partial events or from its final one,
         never from both.
         """
-        events = self._stream_once(user_id=user_id, session_id=session_id, text=text, speaker="", streaming=streaming)
+        events = self._stream_once(user_id=user_id, session_id=session_id, text=text, speaker=None, streaming=streaming)
         return await _collect(events)
 
     async def _stream_once(
@@ -194,7 +196,7 @@ class AgentRuntime:
         user_id: str,
         session_id: str,
         text: str,
-        speaker: str,
+        speaker: Speaker | None,
         streaming: bool,
         media: Sequence[types.Part] = (),
         model: str | None = None,
@@ -228,20 +230,20 @@ class AgentRuntime:
                     for ask in _allowed(stored, decisions):
                         yield steps.begun(ask.tool, ask.asks_for, ask.arguments)
                     stored = behind(stored, decisions) or []
-                for told in steps.retold(stored):
-                    yield told
+                for again in steps.retold(stored):
+                    yield again
             run = runner.run_async(
                 user_id=user_id,
                 session_id=session_id,
                 invocation_id=run_id,
                 new_message=message,
-                state_delta={"temp:speaker": speaker} if speaker else None,
+                state_delta={SPEAKER: told(speaker)} if speaker else None,
                 run_config=config,
             )
             async with aclosing(run) as events:
                 async for event in events:
-                    for told in steps.take(event):
-                        yield replace(told, seconds=config.stopwatch.seconds(told.call_id)) if told.call_id else told
+                    for said in steps.take(event):
+                        yield replace(said, seconds=config.stopwatch.seconds(said.call_id)) if said.call_id else said
             if self._remembers and run_id is not None:
                 await self._remember(user_id, session_id, runner)
             yield steps.end()

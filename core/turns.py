@@ -370,17 +370,9 @@ class Turns:
 
 
 def _plain(taken: Taken) -> Turn:
-    return Turn(
-        id=taken.id,
-        session_id=taken.session,
-        generation=taken.generation,
-        has_waited=time.time() - taken.accepted_at > WAITED,
-        messages=taken.messages,
-        kind="message",
-        origin=taken.id,
-        model=taken.model,
-        agent=taken.agent,
-    )
+    its = (taken.id, taken.session, taken.generation, taken.messages)
+    has_waited = time.time() - taken.accepted_at > WAITED
+    return Turn(*its, "message", taken.id, model=taken.model, agent=taken.agent, has_waited=has_waited)
 
 
 #: What is called the same of a turn and in its row.

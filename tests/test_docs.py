@@ -47,6 +47,7 @@ from core.ledger import Account, Called
 from core.overview import ChannelSeen, Failure, Overview, SessionSeen, TurnSeen, Waiting, WorkerSeen
 from core.places import Places
 from core.receipt import Receipt, ToolUse
+from core.refusals import Refusals
 from core.states import STEPS, Ended
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -418,7 +419,8 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     leadership = Leadership(database, Lease(database), DiscordChannel.name)
     nothing: Any = None  # no message of the pages asks for it
     errands = Errands(database, Lease(database))
-    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, errands, nothing)
+    refusals = Refusals(database)
+    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, errands, nothing, refusals)
     channel = DiscordChannel(settings, desk, Places(database), Bounds(), leadership)
     try:
         await migrate(database)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from channels.discord.hearing import (
 )
 from channels.discord.login import DiscordSettings
 from channels.discord.text import headline
+from channels.discord.visits import Visits
 from channels.discord.work import Work
 from channels.gaps import Gaps
 from channels.intake import MOMENT, Call, Intake
@@ -64,6 +66,7 @@ class Ear:
         conversations: Conversations,
         work: Work,
         *,
+        visits: Visits,
         serves: Callable[[int | None], bool],
     ) -> None:
         self._settings = settings
@@ -71,19 +74,25 @@ class Ear:
         self._intake = intake
         self._conversations = conversations
         self._work = work
+        self._visits = visits
         self._serves = serves
         self._hearing = dict[int, asyncio.Task[Any]]()  # by the id of the message
 
     async def heard(self, message: discord.Message) -> None:
         """Take in a message. Discord says it once: so what the database does not take is kept when it does."""
-        guild = guild_of(message)
-        if self._work.is_ending or not self._serves(guild) or not is_spoken(message):
+        if self._work.is_ending or not is_spoken(message):
             return
         with self._work.under_way() as task:
             self._hearing[message.id] = task
             task.add_done_callback(lambda _: self._hearing.pop(message.id, None))
-            if await self._is_placed(message) and (call := self.call_in(message)) is not None:
-                await self._hear(call)
+            if not await self._is_placed(message):
+                return
+            try:
+                if (call := await self.call_in(message)) is not None:
+                    await self._hear(call)
+            except SurfaceError as error:
+                log.error("it cannot be seen who wrote a message: %s", error)
+                self._look_again(message)
 
     async def _is_placed(self, message: discord.Message) -> bool:
         """See where a message was said, if nobody has told discord.py; whether that can be seen."""
@@ -92,10 +101,14 @@ class Ear:
                 message.channel = await self._api.channel(message.channel.id)
             except SurfaceError as error:
                 log.error("it cannot be seen where a message was said: %s", error)
-                if gaps := self.gaps_of(place_of(guild_of(message), message.channel.id)):
-                    gaps.open(sent_at(message.id))
+                self._look_again(message)
                 return False
         return True
+
+    def _look_again(self, message: discord.Message) -> None:
+        """Have it looked what was said since a message, which could not be taken in."""
+        if gaps := self.gaps_of(place_of(guild_of(message), message.channel.id)):
+            gaps.open(sent_at(message.id))
 
     async def _hear(self, call: Call) -> None:
         gaps = self.gaps_of(call.inbound.place)
@@ -114,7 +127,8 @@ class Ear:
         key, text = event_key(message.channel.id, message.id), text_of(message, self._api.me)
         call = None
         if at.timestamp() - sent_at(message.id) <= MOMENT and is_named(message, self._api.me):
-            call = self.call_in(message) if await self._is_placed(message) else None
+            with suppress(SurfaceError):  # who cannot be seen calls nobody by an edit
+                call = await self.call_in(message) if await self._is_placed(message) else None
 
         async def note() -> None:
             if await self._intake.edited(key, text, calls=call is not None) and call is not None:
@@ -136,7 +150,9 @@ class Ear:
 
         async def note() -> None:
             where = place_of(guild, channel)
-            await self._conversations.stop(where if thread is None else f"{where}:{thread}", author=None)
+            sessions = [where] if thread is None else [f"{where}:{thread}", f"{place_of(guild, thread)}:{thread}"]
+            for session in sessions:
+                await self._conversations.stop(session, author=None)
 
         await self._note(guild, note)
 
@@ -152,9 +168,14 @@ class Ear:
             except StoreError as error:
                 log.error("a change of what was said is not noted: %s", traced(error))
 
-    def call_in(self, message: discord.Message) -> Call | None:
-        """The call in a message, if it is one."""
-        return hear(message, self._api.me, self._settings) if is_spoken(message) else None
+    async def call_in(self, message: discord.Message) -> Call | None:
+        """The call in a message, if it is one.
+
+        Raises:
+            SurfaceError: it cannot be seen who wrote it.
+        """
+        call = hear(message, self._api.me, self._settings) if is_spoken(message) else None
+        return None if call is None else await self._visits.of_call(call, message)
 
     async def take(self, call: Call) -> None:
         """Take in a call, in a thread of its own if it is a question that is to have one.
@@ -162,6 +183,8 @@ class Ear:
         Raises:
             StoreError: it could not be kept.
         """
+        if not await self._intake.admits(call):
+            return
         if call.is_free and await self._conversations.is_muted(call.inbound.session_id):
             return
         if self._settings.auto_thread and call.is_called and call.command is None:

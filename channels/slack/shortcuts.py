@@ -18,13 +18,15 @@ from channels.intake import Call
 from channels.slack.commands import asking
 from channels.slack.hearing import NAME, Direct, attachment, event_key, name_of, session_id, spots
 from channels.slack.names import Names
-from channels.slack.private import Private, Visitor, team_of_deed
+from channels.slack.private import Private, Visitor
 from channels.slack.said import said
 from channels.slack.surface import SlackSurface
 from channels.slack.text import inert, plain, titled, to_words
 from channels.words import Words
 from core.errors import SurfaceError
-from core.inbound import BOT, Attachment, Inbound, storable
+from core.inbound import Attachment, Inbound, storable
+from core.visitors import BOT, Spot
+from core.visitors import Visitor as Seen
 
 log = logging.getLogger(__name__)
 
@@ -98,19 +100,19 @@ class Shortcuts:
             log.warning("a modal cannot be opened: %s", error)
             await self._private.answer(visitor, say.sorry(error.public))
 
-    async def submitted(self, body: Mapping[str, Any]) -> None:
+    async def submitted(self, body: Mapping[str, Any], seen: tuple[Seen, Spot]) -> None:
         """Have a question answered that was filled in. It is shown in the thread, for all to see what is answered.
 
         Raises:
             SurfaceError: who has asked cannot be told why it is not answered.
             StoreError: it could not be kept yet.
         """
-        view, user, team = body["view"], str(body["user"]["id"]), team_of_deed(body)
+        view, visitor, (who, spot) = body["view"], Visitor.of_modal(body), seen
+        user, team = visitor.user, visitor.team
         kept = json.loads(view["private_metadata"])
         asked = storable(str(view["state"]["values"][QUESTION][QUESTION]["value"] or "")).strip()
         channel, root, author = kept["channel"], kept["root"], kept["author"]
         is_bot = author.startswith(BOT)
-        visitor = Visitor(team, channel, user, root, kept["url"], str(view["id"]))
         names = await self._names.of(team, [kept["text"]], {user} if is_bot else {user, author})
         about_whom = kept["name"] if is_bot else names[author]
         question = Inbound(
@@ -124,13 +126,15 @@ class Shortcuts:
                 "thread_ts": root,
                 "ts": root,
                 "user": user,
-                "user_team": str(body["user"].get("team_id") or team),
+                "user_team": visitor.home or team,
                 "title": titled(plain(asked)),
             },
             author=user,
             text=plain(asked),
             sent_at=time.time(),
             attachments=tuple(Attachment(**file) for file in kept["files"]),
+            visitor=who,
+            spot=spot,
             brings=(about(author, about_whom, to_words(kept["text"], names), float(kept["ts"])),),
             spots=spots(team, channel),
         )

@@ -23,9 +23,9 @@ class Directory:
         self._payloads = api.payloads
         api.add("auth.test", self.auth_test, tokens=("bot", "app"))
         api.add("team.info", self.team_info, scope="team:read")
-        api.add("usergroups.list", self.usergroups_list, scope="usergroups:read")
         api.add("users.info", self.users_info, scope="users:read")
         api.add("users.list", self.users_list, scope="users:read")
+        api.add("usergroups.list", self.usergroups_list, scope="usergroups:read")
         api.add("conversations.info", self.conversations_info)
         api.add("conversations.list", self.conversations_list)
         api.add("conversations.open", self.conversations_open)
@@ -51,10 +51,6 @@ class Directory:
             raise SlackError("team_not_found")
         return {"team": self._payloads.team()}
 
-    def usergroups_list(self, arguments: Arguments) -> dict[str, Any]:
-        del arguments
-        return {"usergroups": [self._payloads.group(group) for group in self._workspace.groups.values()]}
-
     def users_info(self, arguments: Arguments) -> dict[str, Any]:
         user = self._api.user(arguments.required("user"))
         locale = {"locale": user.locale} if arguments.flag("include_locale") else {}
@@ -67,6 +63,13 @@ class Directory:
             "cache_ts": self._payloads.now(),
             "response_metadata": {"next_cursor": cursor},
         }
+
+    def usergroups_list(self, arguments: Arguments) -> dict[str, Any]:
+        groups = [self._payloads.group(group) for group in self._workspace.groups.values()]
+        if not arguments.flag("include_users"):
+            for group in groups:
+                group.pop("users")
+        return {"usergroups": groups}
 
     def conversations_info(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._api.channel(arguments)

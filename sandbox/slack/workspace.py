@@ -29,7 +29,7 @@ class User:
     real_name: str
     is_bot: bool = False
     locale: str = "en-US"
-    team_id: str = ""
+    team: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +232,16 @@ class Workspace:
         self.bot_id = new_id("B")
         self.bot = User(new_id("U"), "parley", "Parley", is_bot=True)
         self.users: dict[str, User] = {self.bot.id: self.bot}
-        self.groups: dict[str, Group] = {}
         self.channels: dict[str, Channel] = {}
+        self.groups: dict[str, Group] = {}
         self._messages: dict[str, dict[str, Message]] = {}
 
     # People and places
 
-    def add_user(self, name: str, real_name: str, *, locale: str = "en-US", team_id: str = "") -> User:
+    def add_user(self, name: str, real_name: str, *, locale: str = "en-US", team: str = "") -> User:
         if self.user_named(name) is not None:
             raise ValueError(f"there is a user named {name} already")
-        user = User(new_id("U"), name, real_name, locale=locale, team_id=team_id)
+        user = User(new_id("U"), name, real_name, locale=locale, team=team or self.team_id)
         self.users[user.id] = user
         return user
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from  import END
 from core.conversations import Follow
+from core.frames import END
 from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, sandbox_of, talking
 
