@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing, suppress
-from dataclasses import asdict
 from functools import partial
 
 from google.genai.types import Part
@@ -263,10 +262,10 @@ class Answerer:
             files = await self._made(turn.session_id, turn.run or turn.origin)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
-                asked = await self._approvals.answered(turn, text, asdict(done.usage), done.asks)
+                asked = await self._approvals.answered(turn, text, turn.meter.to_json(), done.asks)
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                await self._turns.answered(turn, text, asdict(done.usage))
+                await self._turns.answered(turn, text, turn.meter.to_json())
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -314,6 +313,7 @@ class Answerer:
             generation=turn.generation,
             fence=self._turns.fence(turn),
             decisions=decisions,
+            meter=turn.meter,
         )
         async with aclosing(events):
             async for event in events:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from core.asks import Ask
+from core.metering import ModelCall
 from core.models.provider import Usage
 
 StreamEventType = Literal["text_delta", "step_reset", "tool_start", "tool_end", "file", "error", "done"]
@@ -24,6 +25,8 @@ class StreamEvent:
             with `error` and this is the last event.
             `done`: the run has ended well; `text` is the whole reply. The last event. With `asks`, it goes on when
             people have decided those.
+        calls: of the last event: every model call of the run, also those that failed, and those of agents that ran as
+            tools; `usage` is what they come to. What an earlier attempt at the run has made is among them.
     """
 
     type: StreamEventType
@@ -34,3 +37,4 @@ class StreamEvent:
     error: Exception | None = None
     usage: Usage = field(default_factory=Usage)
     asks: tuple[Ask, ...] = ()
+    calls: tuple[ModelCall, ...] = ()

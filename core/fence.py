@@ -77,6 +77,11 @@ def fenced(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[An
     return life.join(turns, turns.c.session == sessions.c.id).where(is_own)
 
 
+def kept_usage() -> sa.ColumnElement[Any]:
+    """What a turn has used, by the parameter `new_usage`; if it is null, what is kept of it already."""
+    return sa.func.coalesce(sa.bindparam("new_usage", type_=turns.c.usage.type), turns.c.usage)
+
+
 def writes_own(
     states: Collection[str], *columns: str, only: Sequence[sa.ColumnElement[bool]] = (), **values: Any
 ) -> Statement:

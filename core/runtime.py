@@ -6,6 +6,7 @@ import warnings
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -28,6 +29,7 @@ from core.asks import Decision, asks_in, behind, telling
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
 from core.events import StreamEvent
 from core.fence import Fence
+from core.metering import Meter, run_with
 from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
 from core.models.provider import MOST_TAKE, Takes
@@ -111,6 +113,7 @@ class AgentRuntime:
         generation: int | None = None,
         fence: Fence | None = None,
         decisions: Sequence[Decision] = (),
+        meter: Meter | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
 
@@ -128,6 +131,8 @@ class AgentRuntime:
                 no tool: `TurnLostError` is its error.
             decisions: on all that the run of that id has asked people for, and waits for. It goes on with them, instead
                 of beginning with `text`, and its reply begins with what is said from then on.
+            meter: counts the model calls, for whom the last event does not reach; the task in which the run is made
+                is its own from then on.
         """
         said: dict[str, Any] = {
             "user_id": user_id,
@@ -137,6 +142,7 @@ class AgentRuntime:
             "model": model,
             "generation": generation,
             "fence": fence,
+            "meter": meter or Meter(),
         }
         failed: StreamEvent | None = None
         begun = self._stream_once(text=text, media=media, decisions=decisions, run_id=run_id, **said)
@@ -190,7 +196,10 @@ class AgentRuntime:
         generation: int | None = None,
         fence: Fence | None = None,
         decisions: Sequence[Decision] = (),
+        meter: Meter | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
+        meter = meter or Meter()
+        run_with(meter)
         runner = copy(self._runner)
         if run_id is not None and isinstance(self._artifacts, Artifacts):
             runner.artifact_service = self._artifacts.of(run_id, generation)
@@ -204,6 +213,7 @@ class AgentRuntime:
                     for told in _allowed(stored, decisions):
                         yield told
                     stored = behind(stored, decisions) or []
+                meter.retell(stored)
                 for told in steps.retold(stored):
                     yield told
             run = runner.run_async(
@@ -223,13 +233,13 @@ class AgentRuntime:
                 async for event in events:
                     for told in steps.take(event):
                         yield told
-            yield steps.end()
+            yield replace(steps.end(), calls=meter.calls, usage=meter.usage)
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
             limit.__cause__ = error
-            yield StreamEvent("error", error=limit)
+            yield StreamEvent("error", error=limit, calls=meter.calls, usage=meter.usage)
         except Exception as error:
-            yield StreamEvent("error", error=_ours(error))
+            yield StreamEvent("error", error=_ours(error), calls=meter.calls, usage=meter.usage)
 
     def _correction(self, error: Exception) -> str | None:
         found = _INVENTED_AGENT.search(str(error))

@@ -25,9 +25,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.fence import OWN, Fence, writes_own
+from core.fence import OWN, Fence, kept_usage, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
+from core.metering import Meter
 from core.overtaking import is_overtaken, take_in
 from core.sessions.reopening import is_stored, reopen, rewind
 from core.states import Ended, before
@@ -73,6 +74,7 @@ class Turn:
         chunks: the platform's ids of the reply's messages as far as they stand.
         text: the final text, once it is kept.
         cancel: why it is to be ended, if it is.
+        meter: counts what its run asks of models.
     """
 
     id: str
@@ -89,6 +91,7 @@ class Turn:
     chunks: tuple[str, ...] = ()
     text: str | None = None
     cancel: str | None = None
+    meter: Meter = field(default_factory=Meter, compare=False, repr=False)
 
     @property
     def inbound(self) -> Inbound:
@@ -187,7 +190,7 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _HANDED_BACK)
+        await self._write(turn, _HANDED_BACK, usage=turn.meter.to_json() or None)
         if not self._database.is_sqlite:
             async with self._database.write() as connection:
                 await self.announce(connection)
@@ -238,7 +241,8 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        values = {"error": error, "finished_at": time.time()}
+        usage = turn.meter.to_json() if state != "done" else {}  # of an answer, it is kept
+        values = {"error": error, "finished_at": time.time(), "usage": usage or None}
 
         async def work() -> None:
             if not await self._execute(turn, _ENDED[state], values):
@@ -250,9 +254,10 @@ class Turns:
         """End a turn of a generation that a reset has ended, or whose messages were deleted."""
         here = self.fence(turn).is_own & turns.c.state.in_(before(state))
         text = sa.case((turns.c.cancel == RESET, None), else_=turns.c.text)
-        ended = sa.update(turns).where(here).values(**values, state=state, text=text).returning(turns.c.cancel)
+        kept = {**values, "usage": kept_usage(), "text": text, "state": state}
+        ended = sa.update(turns).where(here).values(**kept).returning(turns.c.cancel)
         async with self._database.write() as connection:
-            row = (await connection.execute(ended)).one_or_none()
+            row = (await connection.execute(ended, {"new_usage": values["usage"]})).one_or_none()
             if row is None:
                 raise self.fence(turn).lost
             if row.cancel == RESET:
@@ -319,6 +324,7 @@ class Turns:
                 chunks=tuple(row.chunks or ()),
                 text=row.text,
                 cancel=row.cancel,
+                meter=Meter(row.id, row.usage),
             )
             for row in rows
         ]
@@ -365,6 +371,7 @@ async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Tu
         kind="message",
         origin=turn_id,
         model=first.model,
+        meter=Meter(turn_id),
     )
     if first.parent is None or (parent := await parent_of(connection, first)) is None:
         return turn
@@ -377,17 +384,17 @@ async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Tu
 
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
-
 _SHOWN = writes_own(("running", "answered"), "chunks")
 _ANSWERED = writes_own(before("answered"), "text", "usage", state="answered")
 _HANDED_BACK = writes_own(
     ("running", "answered"),
+    usage=kept_usage(),
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
     owner=None,
     attempt=turns.c.attempt - 1,
 )
 _ENDED: Mapping[Ended, Statement] = {
-    state: writes_own(before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state)
+    state: writes_own(before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state, usage=kept_usage())
     for state in ("done", "failed", "cancelled")
 }
 _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, cast
 
 from google.adk.models import BaseLlm, LlmCapabilities
@@ -13,6 +14,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from pydantic import Field, SkipValidation
 
+from core import metering
 from core.endings import BLOCKED
 from core.errors import ContentBlockedError, ProviderRequestError, ProviderSilentError, ProviderStalledError
 from core.models.attempts import attempts
@@ -21,6 +23,7 @@ from core.models.messages import clean_json, clean_text, convert_messages, uniqu
 from core.models.provider import (
     Done,
     Failed,
+    Media,
     Message,
     Provider,
     ProviderEvent,
@@ -96,11 +99,12 @@ class ModelAdapter(BaseLlm):
 
     async def _attempt(self, llm_request: LlmRequest, stream: bool) -> AsyncGenerator[LlmResponse, None]:
         """Ask. Which of the files in a request a model minds is not told: one that refuses it gets it without them."""
-        asked = self._asked(llm_request.model)
+        name = llm_request.model or self.model
+        asked = self._asked(name)
         request = _request(llm_request, asked)
         has_begun = False
         try:
-            async with aclosing(self._ask(request, asked, stream)) as responses:
+            async with aclosing(self._ask(request, asked, stream, name)) as responses:
                 async for response in responses:
                     has_begun = True
                     yield response
@@ -110,11 +114,28 @@ class ModelAdapter(BaseLlm):
             if has_begun or plain == request.messages:
                 raise
             log.warning("what was asked is asked again without its files: %s", refusal)
-        async with aclosing(self._ask(replace(request, messages=plain), asked, stream)) as responses:
+        async with aclosing(self._ask(replace(request, messages=plain), asked, stream, name)) as responses:
             async for response in responses:
                 yield response
 
-    async def _ask(self, request: Request, asked: Offered, stream: bool) -> AsyncGenerator[LlmResponse, None]:
+    async def _ask(
+        self, request: Request, asked: Offered, stream: bool, name: str
+    ) -> AsyncGenerator[LlmResponse, None]:
+        meter, last = metering.current(), None
+        await meter.ask(name, partial(_tokens, request))
+        with meter.call(name) as count:
+            responses = self._answered(replace(request, tell=count.tell), asked, stream)
+            async with aclosing(responses):
+                async for response in responses:
+                    if response.partial:
+                        yield response
+                    else:
+                        last = response
+        if last is not None:
+            last.model_version, last.custom_metadata = name, meter.mark
+            yield last
+
+    async def _answered(self, request: Request, asked: Offered, stream: bool) -> AsyncGenerator[LlmResponse, None]:
         answer = _Answer(request.messages, asked.provider.name)
         # The contract: what `stream` returns is an async generator, and closing it closes the connection.
         events = cast(AsyncGenerator[ProviderEvent, None], asked.provider.stream(request))
@@ -128,6 +149,7 @@ class ModelAdapter(BaseLlm):
                 answer.add(event)
                 if stream and not isinstance(event, ToolCall) and event.text:
                     yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
+        request.tell(event.usage)
         yield _final(answer, event)
 
     async def _next(self, events: AsyncGenerator[ProviderEvent, None], provider: str) -> ProviderEvent:
@@ -151,6 +173,14 @@ def _request(llm_request: LlmRequest, asked: Offered) -> Request:
     if not messages or messages[-1].role not in ("user", "tool"):
         messages.append(Message("user", (Text("Go on as instructed."),)))
     return Request(asked.model, messages, tool_specs(config), config)
+
+
+def _tokens(request: Request) -> int:
+    """About how many a request has, files not counted: four letters are one, more or less."""
+    return (
+        sum(len(str(part)) for message in request.messages for part in message.parts if not isinstance(part, Media))
+        // 4
+    )
 
 
 def _final(answer: "_Answer", done: Done) -> LlmResponse:

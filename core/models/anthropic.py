@@ -102,6 +102,8 @@ class AnthropicProvider:
                     raise ProviderStalledError("anthropic ended its stream without saying that it was done")
                 if (event := answer.hear(chunk)) is not None:
                     yield event
+                else:  # nothing else tells of tokens
+                    request.tell(answer.usage)
         for call in answer.calls():
             yield call
         yield Done(answer.finish, answer.usage)

@@ -118,6 +118,7 @@ class OpenAIProvider:
                     break
                 if chunk.usage is not None:
                     usage = _usage(chunk.usage)
+                    request.tell(usage)
                 for choice in (chunk.choices or ())[:1]:
                     finish = choice.finish_reason or finish
                     for event in _heard(choice.delta, calls):

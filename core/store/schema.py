@@ -96,7 +96,7 @@ turns = sa.Table(
     sa.Column("cancel", sa.Text),
     sa.Column("text", sa.Text),
     sa.Column("chunks", sa.JSON, nullable=False),
-    sa.Column("usage", sa.JSON),
+    sa.Column("usage", sa.JSON(none_as_null=True)),
     sa.Column("error", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("finished_at", sa.Double),
