@@ -91,6 +91,34 @@ class StepLimitError(ParleyError):
     public = "This took more steps than I may take."
 
 
+class CapError(ParleyError):
+    """Nothing more may be spent today: which cap is reached, the kind says.
+
+    Attributes:
+        facts: what belongs into the braces of `public`: `cap`, in dollars.
+    """
+
+    def __init__(self, message: str, *, cap: str) -> None:
+        super().__init__(message)
+        self.facts = {"cap": cap}
+
+
+class PersonCapError(CapError):
+    public = "What you may spend with me in a day ({cap}) is used up."
+
+
+class PlaceCapError(CapError):
+    public = "What may be spent here in a day ({cap}) is used up."
+
+
+class ModelCapError(CapError):
+    public = "What may be spent on this model in a day ({cap}) is used up."
+
+
+class DayCapError(CapError):
+    public = "What may be spent with me in a day ({cap}) is used up."
+
+
 class SurfaceError(ParleyError):
     """A reply cannot be shown: its place is gone, closed or forbidden, or the platform stayed out of reach."""
 

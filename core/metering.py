@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
 from typing import Any
 
 from google.adk.events.event import Event
@@ -85,17 +86,25 @@ class Meter:
     Args:
         turn: whose run it is.
         told: what an earlier attempt at it has left (`to_json`).
-        ask: asked before each call.
+        begun_at: when the turn was begun (seconds since the epoch).
 
     Attributes:
+        turn: its id.
+        day: the one on which it was begun (UTC).
+        place: where it was asked.
+        people: who has asked, by the platform's id behind the platform's name, and what each is called there.
+        ask: asked before each call.
         begun: when a call began that is under way, by whose it is.
     """
 
-    def __init__(self, turn: str = "", told: Mapping[str, Any] | None = None, *, ask: Ask = _unasked) -> None:
+    def __init__(self, turn: str = "", told: Mapping[str, Any] | None = None, *, begun_at: float | None = None) -> None:
         told = told or {}
-        self.ask = ask
+        self.turn = turn
+        self.day = day_of(time.time() if begun_at is None else begun_at)
+        self.place: str = told.get("place", "")
+        self.people: dict[str, str] = dict(told.get("people", {}))
+        self.ask: Ask = _unasked
         self.begun = dict[object, float]()
-        self._turn = turn
         self._part = uuid.uuid4().hex[:6]
         self._parts: list[str] = list(told.get("parts", ()))
         self._calls = [ModelCall.from_json(call) for call in told.get("calls", ())]
@@ -117,7 +126,7 @@ class Meter:
     @property
     def mark(self) -> dict[str, Any]:
         """What an answer is marked with, so that a later attempt at the run knows that it has to count it."""
-        return {_MARK: {"turn": self._turn, "part": self._part}}
+        return {_MARK: {"turn": self.turn, "part": self._part}}
 
     def add(self, call: ModelCall) -> None:
         self._calls.append(call)
@@ -128,7 +137,7 @@ class Meter:
         """
         for event in events:
             mark = (event.custom_metadata or {}).get(_MARK)
-            if not mark or not self._turn or mark["turn"] != self._turn or mark["part"] in (self._part, *self._parts):
+            if not mark or not self.turn or mark["turn"] != self.turn or mark["part"] in (self._part, *self._parts):
                 continue
             if event.usage_metadata is not None:
                 self._calls.append(_call(event.model_version or "", event.usage_metadata))
@@ -138,7 +147,8 @@ class Meter:
         if not self._calls:
             return {}
         calls = [call.to_json() for call in self._calls]
-        return {**asdict(self.usage), "calls": calls, "parts": [*self._parts, self._part]}
+        whose = {"day": self.day, "place": self.place, "people": self.people}
+        return {**asdict(self.usage), **whose, "calls": calls, "parts": [*self._parts, self._part]}
 
     @contextmanager
     def call(self, model: str, *, instead_of: str = "") -> Iterator[Count]:
@@ -162,6 +172,11 @@ class Meter:
             self.add(_call(model, response.usage_metadata, seconds=round(seconds, 3), error=response.error_code or ""))
             response.model_version = model
             response.custom_metadata = {**(response.custom_metadata or {}), **self.mark}
+
+
+def day_of(at: float) -> str:
+    """The day (UTC) of a moment, in seconds since the epoch."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
 def calls_in(usage: Mapping[str, Any] | None) -> list[ModelCall]:

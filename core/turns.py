@@ -324,7 +324,7 @@ class Turns:
                 chunks=tuple(row.chunks or ()),
                 text=row.text,
                 cancel=row.cancel,
-                meter=Meter(row.id, row.usage),
+                meter=Meter(row.id, row.usage, begun_at=row.created_at),
             )
             for row in rows
         ]
