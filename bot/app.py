@@ -31,6 +31,7 @@ from core.leadership import Leadership
 from core.lease import Lease
 from core.places import Places
 from core.pruning import Pruning
+from core.refusals import Refusals
 from core.runtime import AgentRuntime, warm_up
 from core.secrets import traced
 from core.sessions.adoption import adopt
@@ -105,13 +106,13 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
         stack.push_async_callback(runtime.aclose)
         await warm_up()
-        turns, channels = Turns(database, lease), dict[str, Channel]()
+        turns, channels, door = Turns(database, lease), dict[str, Channel](), settings.door
 
         async def answer(turn: Turn) -> None:
             await answerer.answer(turn)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
-        inbox = Inbox(database, sessions, turns, worker, app=app.name)
+        inbox = Inbox(database, sessions, turns, worker, app=app.name, rates=settings.rates)
         conversations = Conversations(
             database, turns, worker, app=app.name, models=models(app, choice), budget=settings.history_tokens
         )
@@ -123,14 +124,24 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             conversations,
             Context(database, counter.count, most=settings.context_tokens),
             approvals=approvals,
+            door=door,
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
             extras=frozenset(settings.reply_buttons),
             allowance=settings.allowance,
         )
-        feedback = Feedback(database)
-        desk = Desk(inbox, conversations, feedback, answerer.reshow, approvals, answerer.reask, settings.follow)
+        desk = Desk(
+            inbox,
+            conversations,
+            Feedback(database),
+            answerer.reshow,
+            approvals,
+            answerer.reask,
+            Refusals(database),
+            door,
+            settings.follow,
+        )
         places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
         if settings.slack is not None:
             vault = Vault(database, settings.vault_key) if settings.vault_key else None

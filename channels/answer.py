@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from functools import partial
 
-from google.genai.types import Part
-
 from channels import words
-from channels.attachments import ALLOWANCE, Allowance, Attachments
+from channels.asking import Asking
+from channels.attachments import ALLOWANCE, Allowance
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
 from channels.context import Context
+from channels.door import Door
 from channels.reply import FILE_NAME, MOST_MESSAGES, Reply
 from channels.requests import request_buttons, request_text
 from channels.tools import Tools
@@ -67,6 +67,7 @@ class Answerer:
         context: Context,
         *,
         approvals: Approvals,
+        door: Door,
         time_limit: float,
         most_messages: int = MOST_MESSAGES,
         most_attempts: int = MOST_ATTEMPTS,
@@ -80,10 +81,9 @@ class Answerer:
         self._most_messages = most_messages
         self._most_attempts = most_attempts
         self._extras = extras
-        self._attachments = Attachments(allowance)
+        self._asking = Asking(turns, context, door, allowance)
         self._conversations = conversations
         self._approvals = approvals
-        self._context = context
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
@@ -247,8 +247,10 @@ class Answerer:
             elif turn.attempt > self._most_attempts:
                 cause = f"{self._most_attempts} workers did not live to its end"
                 await self._close(turn, reply, words.TRIED, "failed", cause)
+            elif (admitted := self._asking.admitted(turn)) is None:
+                await self._close(turn, reply, words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
             else:
-                await self._run(turn, reply)
+                await self._run(admitted, reply)
         except asyncio.CancelledError as stop:
             await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
             raise
@@ -297,17 +299,13 @@ class Answerer:
     async def _say(self, turn: Turn, reply: Reply, tools: Tools) -> StreamEvent:
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
-        heard = [await channel.read(message) for message in turn.messages]
-        files: Sequence[Part] = ()
-        if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
-            takes = self._runtime.takes(turn.model)
-            heard, files = await self._attachments.read(channel, turn.messages, heard, takes)
+        asked = await self._asking.of(turn, channel, self._runtime.takes(turn.model))
         events = self._runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text=await self._context.joined(turn, channel, heard),
-            media=files,
-            speaker=heard[-1].speaker,
+            text=asked.text,
+            media=asked.media,
+            speaker=asked.speaker,
             model=turn.model,
             run_id=turn.run or turn.origin,
             generation=turn.generation,

@@ -1,12 +1,14 @@
 """What stands behind the channels: the parts of the core that what people say, press and change goes to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from channels.door import Door
 from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
 from core.feedback import Feedback
 from core.inbox import Inbox
+from core.refusals import Refusals
 
 
 class Reask(Protocol):
@@ -31,4 +33,6 @@ class Desk:
     reshow: Reshow
     approvals: Approvals
     reask: Reask
+    refusals: Refusals
+    door: Door = field(default_factory=Door)
     follow: Follow = "asker"

@@ -1,9 +1,14 @@
-"""What becomes of what a channel hears: of messages, their edits and deletions, and of presses."""
+"""What becomes of what a channel hears: of messages, their edits and deletions, and of presses.
+
+Whatever way it comes, the door is asked first who does it.
+"""
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -12,21 +17,32 @@ from channels.buttons import OfRequest, OfTurn, wished
 from channels.channel import Surface
 from channels.commands import Asker, Commands, Name, command_in
 from channels.desk import Desk
+from channels.door import Admission
 from channels.receipts import Receipts
 from channels.words import Words
 from core.again import Refused
-from core.approvals import Person, Verdict
+from core.approvals import Verdict
 from core.changes import Taken
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Accepted
+from core.rates import Limited
+from core.refusals import Kind
 from core.secrets import traced
 from core.stopping import Stopped
+from core.visitors import Person, Spot, Visitor
 
 log = logging.getLogger(__name__)
 
 #: What a press decides.
 _VERDICTS: Mapping[OfRequest, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
+
+#: Why nothing is answered once more.
+_NOT_AGAIN: Mapping[Refused, str] = {
+    Refused.NOT_THEIRS: words.NOT_YOURS,
+    Refused.OVER: words.OVER,
+    Refused.NEWER: words.NEWER,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,7 @@ class Intake:
     Args:
         surface: where the answer to a message is shown.
         locale: the language of who wrote it: see `Channel.locale`.
+        whisper: says something to who wrote it, and to nobody else.
     """
 
     def __init__(
@@ -69,22 +86,63 @@ class Intake:
         receipts: Receipts,
         surface: Callable[[Inbound], Surface],
         locale: Callable[[Inbound], Awaitable[str]],
+        whisper: Callable[[Inbound, str], Awaitable[None]],
     ) -> None:
         self.commands = Commands(desk, receipts, self.run)
         self._desk = desk
         self._receipts = receipts
         self._surface = surface
         self._locale = locale
+        self._whisper = whisper
         self._errands: set[asyncio.Task[None]] = set()
         self._queues = WeakValueDictionary[str, asyncio.Lock]()
 
+    async def refusal(self, visitor: Visitor, spot: Spot, *, is_owed: bool = False) -> str | None:
+        """What somebody is told who may not speak; nothing at all if he may.
+
+        Args:
+            is_owed: whether the platform would show that he got no answer. Otherwise he is told once an hour, and
+                `refusal` is empty then; so it is for a bot, always.
+        """
+        admission = self._desk.door.admits(visitor, spot)
+        if admission is Admission.ADMITTED:
+            return None
+        return admission.sentence if is_owed or await self._is_to_be_told(visitor, "door") else ""
+
+    async def admits(self, call: Call) -> bool:
+        """Whether a message is by somebody who may speak. If it is not, and calls the bot, he is told so."""
+        inbound = call.inbound
+        admission = self._desk.door.admits(inbound.who, inbound.spot)
+        if admission is Admission.ADMITTED:
+            return True
+        is_said_to_the_bot = call.is_called and not call.is_free and not call.is_late
+        if is_said_to_the_bot and await self._is_to_be_told(inbound.who, "door"):
+            self.run(self._send_away(inbound, admission.sentence), name="refusal")
+        return False
+
+    async def _send_away(self, inbound: Inbound, sentence: str, **facts: object) -> None:
+        say = words.of(await words.told(self._locale(inbound)))
+        await self._whisper(inbound, say(sentence, **facts))
+
+    async def _is_to_be_told(self, visitor: Visitor, kind: Kind, *, until: float | None = None) -> bool:
+        if visitor.is_bot:
+            return False
+        try:
+            person = f"{visitor.platform}:{visitor.author}"
+            return await self._desk.refusals.is_to_be_told(person, kind, until=until)
+        except StoreError as error:
+            log.warning("it is not known whether somebody was told that he is not answered: %s", traced(error))
+            return False
+
     async def take(self, call: Call) -> None:
-        """Have a message answered, if it is one for the bot; who has to wait for the answer sees a receipt. What is
-        heard of one session at the same time is kept in that order.
+        """Have a message answered, if it is one for the bot, and by somebody who may speak; who has to wait for the
+        answer sees a receipt. What is heard of one session at the same time is kept in that order.
 
         Raises:
             StoreError: it could not be kept, and must not be acknowledged.
         """
+        if not await self.admits(call):
+            return
         async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
             await self._take(call)
 
@@ -94,7 +152,12 @@ class Intake:
             return
         if call.command is not None:
             await self._do(*call.command, call)
-        elif await self._desk.inbox.accept(inbound) is Accepted.WAITS:
+            return
+        accepted = await self._desk.inbox.accept(inbound)
+        if isinstance(accepted, Limited):
+            if await self._is_to_be_told(inbound.who, "rate", until=accepted.until):
+                self.run(self._send_away(inbound, words.TOO_OFTEN, minutes=_minutes(accepted)), name="refusal")
+        elif accepted is Accepted.WAITS:
             self._receipts.give(inbound.address)
 
     async def _is_for_the_bot(self, inbound: Inbound) -> bool:
@@ -142,31 +205,31 @@ class Intake:
                 self.run(self._desk.reask(approval, is_void=True), name="request")
             self.run(self._desk.reshow(withdrawn.turn_id, ending=words.WITHDRAWN), name="deletion")
 
-    async def press(
-        self, button: str, *, author: str, locale: str, name: str = "", roles: frozenset[str] = frozenset()
-    ) -> str:
-        """Do what a button is there for.
+    async def press(self, button: str, *, visitor: Visitor, spot: Spot, locale: str, name: str = "") -> str:
+        """Do what a button is there for, if who has pressed it may speak.
 
         Args:
             button: its id.
-            author: who has pressed it.
-            locale: his.
+            locale: of who has pressed it.
             name: his, as others know him.
-            roles: the ids of those that he has there.
 
         Returns:
             What there is to say to him about it, if anything.
         """
         say = words.of(locale)
+        if (refused := await self.refusal(visitor, spot)) is not None:
+            return say(refused) if refused else ""
         wish = wished(button)
         if wish is None:
             return say(words.NOT_MINE)
         try:
             match wish:
                 case ("approve" | "always" | "deny") as ruling, approval_id:
-                    return await self._decide(approval_id, Person(author, name, roles), _VERDICTS[ruling], say)
+                    return await self._decide(
+                        approval_id, self._desk.door.person(visitor, name), _VERDICTS[ruling], say
+                    )
                 case other, turn_id:
-                    return await self._grant(other, turn_id, author, say)
+                    return await self._grant(other, turn_id, visitor.author, say)
         except StoreError as error:
             log.error("what a press asks for cannot be done: %s", traced(error))
             return say.sorry(error.public)
@@ -183,12 +246,10 @@ class Intake:
                 return say(words.NOTED if is_given else words.FORGOTTEN)
         asked = await self._desk.approvals.asked(turn_id) if wish != "retry" else ()
         match await self._desk.inbox.again(turn_id, author=author, kind=wish):
-            case Refused.NOT_THEIRS:
-                return say(words.NOT_YOURS)
-            case Refused.OVER:
-                return say(words.OVER)
-            case Refused.NEWER:
-                return say(words.NEWER)
+            case Refused() as refused:
+                return say(_NOT_AGAIN[refused])
+            case Limited() as limited:
+                return say(words.TOO_OFTEN, minutes=_minutes(limited))
             case accepted, Inbound() as inbound:
                 if accepted is Accepted.WAITS:
                     self._receipts.give(inbound.address)
@@ -223,6 +284,11 @@ class Intake:
         task = asyncio.create_task(_run(errand, name), name=name)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)
+
+
+def _minutes(limited: Limited) -> int:
+    """How many it takes until one may ask again."""
+    return max(1, ceil((limited.until - time.time()) / 60))
 
 
 async def _run(errand: Coroutine[Any, Any, None], name: str) -> None:

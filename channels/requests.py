@@ -9,9 +9,10 @@ from channels import words
 from channels.buttons import under_request
 from channels.channel import Button
 from channels.words import Words
-from core.approvals import ASKER, EVERYONE, OTHERS, Approval
+from core.approvals import ASKER, OTHERS, Approval
 from core.inbound import storable
 from core.secrets import redact
+from core.visitors import EVERYONE
 
 #: The most that is shown of a call's arguments, and of why its tool asks, in characters.
 MOST, MOST_HINT = 1200, 300

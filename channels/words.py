@@ -110,6 +110,11 @@ ASK = "Ask"
 CANCEL = "Cancel"
 NOT_A_MEMBER = "I cannot write there. Invite me to that channel, and ask again."
 
+# to who is not answered
+NOT_YOU = "I am not set up to answer you."
+NOT_YOU_NOW = "I am not set up to answer this any more."
+TOO_OFTEN = "That is more than I may answer for now. Ask me again in {minutes} min."
+
 # what the commands do
 RESET_DOES = "start over: I forget what was said in this conversation"
 STOP_DOES = "stop the answer that I am giving you"

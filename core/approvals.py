@@ -1,8 +1,8 @@
 """Approvals: calls of tools that wait for a person's word.
 
-Who may decide is told by a tuple: `asker` (who has led to the call), `others` (anybody but him), `everyone`, and ids
-of people and roles. The first decision holds, over all workers. When all is decided that a turn has asked for, a
-message of its session says so, and the turn that takes it goes on with the run.
+Who may decide is told by a tuple: `asker` (who has led to the call), `others` (anybody but him), and what
+`core.visitors.permits` takes. The first decision holds, over all workers. When all is decided that a turn has asked
+for, a message of its session says so, and the turn that takes it goes on with the run.
 """
 
 import asyncio
@@ -29,12 +29,13 @@ from core.store.retrying import PAUSES, retried
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.upsert import insert_new
 from core.turns import Turn, Turns
+from core.visitors import Person, permits
 from core.waiting import answered_by, readable, row_of
 from core.worker import Worker
 
 log = logging.getLogger(__name__)
 
-ASKER, OTHERS, EVERYONE = "asker", "others", "everyone"
+ASKER, OTHERS = "asker", "others"
 
 HOUR = 3600.0
 
@@ -43,20 +44,6 @@ EVERY = 15.0
 STEP = 50
 
 Verdict = Literal["approved", "always", "denied", "expired"]
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """Who wants to decide.
-
-    Attributes:
-        name: as others know him.
-        roles: the ids of those that he has.
-    """
-
-    id: str
-    name: str
-    roles: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +80,9 @@ class Approval:
     def may_decide(self, person: Person) -> bool:
         is_asker = person.id in self.askers
         return (
-            EVERYONE in self.approvers
+            permits(self.approvers, person)
             or (ASKER in self.approvers and is_asker)
             or (OTHERS in self.approvers and not is_asker)
-            or not {person.id, *person.roles}.isdisjoint(self.approvers)
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbound import BOT, Inbound
+from core.inbound import Inbound
 from core.states import State
 from core.stopping import Halt, Stopped, stop, stop_turn
 from core.store.database import Database
@@ -18,6 +18,7 @@ from core.store.schema import inbox, messages, sessions, turns
 from core.store.upsert import insert_new
 from core.transcript import transcript
 from core.turns import STOP, Turns
+from core.visitors import BOT
 from core.waiting import answered_by, is_under_way, is_waiting, readable, row_of
 from core.worker import Worker
 

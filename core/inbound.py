@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from core.visitors import BOT, NOWHERE, Spot, Visitor
+
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
@@ -22,10 +24,6 @@ class Attachment:
     source: Mapping[str, Any]
 
 
-#: What the id of an author begins with that is a bot.
-BOT = "bot:"
-
-
 @dataclass(frozen=True, slots=True)
 class Inbound:
     """One message that asks for an answer.
@@ -41,6 +39,8 @@ class Inbound:
         sent_at: when the platform got it, in seconds since the epoch: the order within the session.
         attachments: the files that came along.
         brings: the messages that it passes on or replies to, in the adapter's own words (JSON).
+        visitor: its author with all that his rights depend on; see `who`.
+        spot: where it was said.
     """
 
     event_key: str
@@ -53,6 +53,13 @@ class Inbound:
     sent_at: float
     attachments: tuple[Attachment, ...] = ()
     brings: tuple[Mapping[str, Any], ...] = ()
+    visitor: Visitor | None = None
+    spot: Spot = NOWHERE
+
+    @property
+    def who(self) -> Visitor:
+        """Its author; where nothing more is known of him, with no rights but those of anybody."""
+        return self.visitor or Visitor(self.channel, self.author)
 
     @property
     def is_bot(self) -> bool:
@@ -71,9 +78,20 @@ class Inbound:
         """
         try:
             files = tuple(Attachment(**file) for file in data["attachments"])
-            return cls(**{**data, "attachments": files, "brings": tuple(data.get("brings", ()))})
+            visitor, spot = data.get("visitor"), data.get("spot") or {}
+            read = {
+                "attachments": files,
+                "brings": tuple(data.get("brings", ())),
+                "visitor": visitor and Visitor(**{**visitor, **_tuples(visitor, "roles", "workspaces")}),
+                "spot": Spot(**{**spot, **_tuples(spot, "parents")}),
+            }
+            return cls(**{**data, **read})
         except (TypeError, KeyError) as error:
             raise ValueError("it is no message") from error
+
+
+def _tuples(data: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(data[name]) for name in names if name in data}
 
 
 def storable(text: str) -> str:

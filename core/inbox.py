@@ -15,15 +15,16 @@ from core.again import Refused, wanted
 from core.changes import Revised, Taken, Withdrawn, revise, withdraw
 from core.errors import StoreError
 from core.inbound import Inbound
+from core.rates import BOUNDLESS, LIMITED, Limited, Rates
 from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
 from core.store.notices import CHANNEL
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
-from core.store.upsert import insert_of
+from core.store.upsert import insert_new, insert_of
 from core.turns import ANEW, RESET, STOP, WITHDRAWN, Kind, Turns
-from core.waiting import Again, is_under_way, is_waiting, readable, row_of
+from core.waiting import Again, generation_of, is_known, is_under_way, is_waiting, readable, row_of
 from core.worker import Worker
 
 T = TypeVar("T")
@@ -54,6 +55,7 @@ class Inbox:
     press of a button is acknowledged before `again` and comes but once, so that waits for the database.
 
     Args:
+        rates: how many answers people may ask for.
         pauses: seconds between the tries of `again` while the database is away.
     """
 
@@ -65,6 +67,7 @@ class Inbox:
         worker: Worker,
         *,
         app: str,
+        rates: Rates = BOUNDLESS,
         pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
@@ -72,14 +75,41 @@ class Inbox:
         self._service = service
         self._worker = worker
         self._app = app
+        self._rates = rates
         self._pauses = pauses
 
-    async def accept(self, inbound: Inbound) -> Accepted:
-        """Keep a message that asks for an answer; a second delivery changes nothing.
+    async def accept(self, inbound: Inbound) -> Accepted | Limited:
+        """Keep a message that asks for an answer; a second delivery changes nothing. Of one that is too many, it is
+        kept that there was one.
 
         Raises:
             StoreError: it could not be kept, so the platform must not be told that it was received.
         """
+        accepted = await (self._accept_within(inbound) if self._rates else self._accept(inbound))
+        if isinstance(accepted, Limited) or accepted is Accepted.KNOWN:
+            return accepted
+        self._worker.wake()
+        if accepted is Accepted.WAITS:
+            with suppress(StoreError):  # the worker looks by itself now and then
+                if overtaken := await self._turns.overtaken(inbound.session_id):
+                    self._worker.cancel(overtaken, ANEW)
+        return accepted
+
+    async def _accept_within(self, inbound: Inbound) -> Accepted | Limited:
+        async def work(connection: AsyncConnection) -> Accepted | Limited:
+            if await is_known(connection, inbound.event_key):
+                return Accepted.KNOWN
+            until = await self._rates.spent_until(connection, author=inbound.author, place=inbound.place)
+            if until is None:
+                accepted = await self._keep(connection, inbound)
+                await self._turns.announce(connection)
+                return accepted
+            await insert_new(connection, inbox, {**row_of(inbound, generation_of(inbound)), "outcome": LIMITED})
+            return Limited(until)
+
+        return await self._write(work)
+
+    async def _accept(self, inbound: Inbound) -> Accepted:
         kept = {
             "the_app": self._app,
             "the_worker": self._turns.worker,
@@ -99,15 +129,9 @@ class Inbox:
             async with self._database.write() as connection:
                 await ensure_session(connection, app=self._app, user_id=inbound.place, session_id=inbound.session_id)
             return Accepted.KNOWN
-        self._worker.wake()
-        if not rows[0][0]:
-            return Accepted.NEXT
-        with suppress(StoreError):  # the worker looks by itself now and then
-            if overtaken := await self._turns.overtaken(inbound.session_id):
-                self._worker.cancel(overtaken, ANEW)
-        return Accepted.WAITS
+        return Accepted.WAITS if rows[0][0] else Accepted.NEXT
 
-    async def again(self, turn_id: str, *, author: str, kind: Again) -> tuple[Accepted, Inbound] | Refused:
+    async def again(self, turn_id: str, *, author: str, kind: Again) -> tuple[Accepted, Inbound] | Refused | Limited:
         """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
         only where nothing was said since. However often and in whichever ways that is asked of a turn, it is done once.
 
@@ -123,7 +147,10 @@ class Inbox:
             StoreError: it could not be kept, however often that was tried.
         """
 
-        async def work(connection: AsyncConnection) -> tuple[tuple[Accepted, Inbound] | Refused, str | None]:
+        async def work(connection: AsyncConnection) -> tuple[tuple[Accepted, Inbound] | Refused | Limited, str | None]:
+            until = await self._spent_until(connection, turn_id, author) if self._rates else None
+            if until is not None:
+                return Limited(until), None
             message = await wanted(connection, turn_id, author=author, kind=kind)
             if isinstance(message, Refused):
                 return message, None
@@ -138,6 +165,11 @@ class Inbox:
         accepted, stopped = await retried(lambda: self._write(work), what=what, pauses=self._pauses)
         self._end(stopped, STOP)
         return accepted
+
+    async def _spent_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
+        place = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
+        where = (await connection.execute(place)).scalar_one_or_none() or ""
+        return await self._rates.spent_until(connection, author=author, place=where)
 
     async def revise(self, event_key: str, text: str) -> Revised | Taken:
         """Take note that a message was edited. If it waits, no turn sees its old words; if a turn has it, it may be
@@ -185,8 +217,7 @@ class Inbox:
         Raises:
             StoreError: it could not be kept.
         """
-        generation = sa.select(sessions.c.generation).where(sessions.c.id == inbound.session_id).scalar_subquery()
-        values = {**row_of(inbound, sa.func.coalesce(generation, 1)), "outcome": "command"}
+        values = {**row_of(inbound, generation_of(inbound)), "outcome": "command"}
         async with self._database.write() as connection:
             noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
             return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
@@ -267,8 +298,7 @@ class Inbox:
         parent: str | None = None,
         outcome: str | None = None,
     ) -> Accepted:
-        seen = sa.select(inbox.c.id).where(inbox.c.event_key == inbound.event_key)
-        if (await connection.execute(seen)).first() is not None:
+        if await is_known(connection, inbound.event_key):
             return Accepted.KNOWN
         # who comes second in a session waits here until the first is done
         generation = await ensure_session(

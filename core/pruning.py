@@ -6,9 +6,10 @@ import logging
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.refusals import is_over
 from core.secrets import traced
 from core.store.database import Database
-from core.store.schema import inbox, tool_calls, turns, workers
+from core.store.schema import inbox, refusals, tool_calls, turns, workers
 from core.waiting import is_waiting
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class Pruning:
                 + await _delete(connection, inbox, _is_of_no_use(before))
                 + await _delete(connection, tool_calls, tool_calls.c.begun_at < before)
                 + await _delete(connection, workers, workers.c.lease < an_hour_ago)
+                + await _delete(connection, refusals, is_over())
             )
 
 

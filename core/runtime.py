@@ -36,6 +36,7 @@ from core.models.provider import MOST_TAKE, Takes
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
 from core.steps import Steps, open_calls
+from core.visitors import SPEAKER, Speaker, told
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ class AgentRuntime:
         session_id: str,
         text: str,
         media: Sequence[types.Part] = (),
-        speaker: str = "",
+        speaker: Speaker | None = None,
         streaming: bool = True,
         model: str | None = None,
         run_id: str | None = None,
@@ -121,6 +122,7 @@ class AgentRuntime:
         (seeds: hallucination retry).
 
         Args:
+            speaker: for whom it is run, as tools and instructions are told (`temp:speaker` of the state).
             media: files that came with the text, as `core.media.part` makes them.
             model: the full name of the one that was chosen; none for the default. It takes a `ChoicePlugin`.
             run_id: what the run stores is stored under it, and under `correction_of` it. A run that goes on with what
@@ -179,7 +181,7 @@ class AgentRuntime:
         """The whole reply of one run. A step's text is taken from its partial events or from its final one,
         never from both.
         """
-        events = self._stream_once(user_id=user_id, session_id=session_id, text=text, speaker="", streaming=streaming)
+        events = self._stream_once(user_id=user_id, session_id=session_id, text=text, speaker=None, streaming=streaming)
         return await _collect(events)
 
     async def _stream_once(
@@ -188,7 +190,7 @@ class AgentRuntime:
         user_id: str,
         session_id: str,
         text: str,
-        speaker: str,
+        speaker: Speaker | None,
         streaming: bool,
         media: Sequence[types.Part] = (),
         model: str | None = None,
@@ -210,18 +212,18 @@ class AgentRuntime:
                 stored = await runner.stored(run_id, generation, fence, user_id=user_id, session_id=session_id)
                 if decisions:
                     message = telling(stored, decisions) or message
-                    for told in _allowed(stored, decisions):
-                        yield told
+                    for made in _allowed(stored, decisions):
+                        yield made
                     stored = behind(stored, decisions) or []
                 meter.retell(stored)
-                for told in steps.retold(stored):
-                    yield told
+                for again in steps.retold(stored):
+                    yield again
             run = runner.run_async(
                 user_id=user_id,
                 session_id=session_id,
                 invocation_id=run_id,
                 new_message=message,
-                state_delta={"temp:speaker": speaker} if speaker else None,
+                state_delta={SPEAKER: told(speaker)} if speaker else None,
                 run_config=ChosenRun(
                     model=model,
                     streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
@@ -231,8 +233,8 @@ class AgentRuntime:
             )
             async with aclosing(run) as events:
                 async for event in events:
-                    for told in steps.take(event):
-                        yield told
+                    for said in steps.take(event):
+                        yield said
             yield replace(steps.end(), calls=meter.calls, usage=meter.usage)
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")

@@ -92,6 +92,18 @@ def row_of(inbound: Inbound, generation: Any) -> dict[str, Any]:
     }
 
 
+async def is_known(connection: AsyncConnection, event_key: str) -> bool:
+    """Whether a message was accepted under this key, or noted."""
+    seen = sa.select(inbox.c.id).where(inbox.c.event_key == event_key)
+    return (await connection.execute(seen)).first() is not None
+
+
+def generation_of(inbound: Inbound) -> sa.ColumnElement[int]:
+    """That of its session, which may be yet to begin."""
+    found = sa.select(sessions.c.generation).where(sessions.c.id == inbound.session_id).scalar_subquery()
+    return sa.func.coalesce(found, 1)
+
+
 def readable(said: object) -> Inbound | None:
     """The message that a row holds, if it can be read."""
     try:

@@ -41,6 +41,7 @@ from core.inbox import Accepted, Inbox
 from core.leadership import Leadership
 from core.lease import Lease
 from core.places import Places
+from core.refusals import Refusals
 from core.states import STEPS, Ended
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -380,7 +381,7 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     database = Database("sqlite+aiosqlite://")
     leadership = Leadership(database, Lease(database), DiscordChannel.name)
     nothing: Any = None  # no message of the pages asks for it
-    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing)
+    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, Refusals(database))
     channel = DiscordChannel(settings, desk, Places(database), Bounds(), leadership)
     try:
         await migrate(database)

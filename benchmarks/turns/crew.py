@@ -12,6 +12,7 @@ from typing import Any
 from channels.answer import Answerer
 from channels.channel import Around, File, Heard, Limits, Plan, Priority, Record, Surface
 from channels.context import Context
+from channels.door import Door
 from channels.downloads import Check, Fetched, UnreadableFileError
 from core import garbage
 from core.agent import AgentConfig, make_app
@@ -210,7 +211,14 @@ async def at_work(
         approvals = Approvals(database, turns, worker)
         context = Context(database, counter.count)
         answerer = Answerer(
-            runtime, turns, {place.name: place}, conversations, context, approvals=approvals, time_limit=600
+            runtime,
+            turns,
+            {place.name: place},
+            conversations,
+            context,
+            approvals=approvals,
+            door=Door(),
+            time_limit=600,
         )
         garbage.settle()
         tasks = [asyncio.create_task(lease.keep(), name="lease"), asyncio.create_task(worker.run(), name="worker")]

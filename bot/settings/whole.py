@@ -8,16 +8,14 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from pydantic_settings import NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
+from bot.settings.access import AccessPart
 from bot.settings.agent import AgentPart
-from bot.settings.discord import DiscordPart
-from bot.settings.slack import SlackPart
 from bot.settings.values import line, several, with_driver
 from channels.attachments import Allowance
 from channels.buttons import Extra
 from channels.context import TOKENS
 from channels.gaps import Bounds
 from channels.words import spoken
-from core.approvals import ASKER
 from core.conversations import Follow
 from core.errors import SettingsError
 from core.layout import dotenv
@@ -27,7 +25,7 @@ from core.secrets import remember
 NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"
 
 
-class Settings(SlackPart, DiscordPart, AgentPart):
+class Settings(AccessPart, AgentPart):
     """Every setting; `.env.example` explains them one by one."""
 
     database_url: str = ""
@@ -43,8 +41,6 @@ class Settings(SlackPart, DiscordPart, AgentPart):
     language: str = "en"
     reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
     follow: Follow = "asker"
-    approvers: Annotated[tuple[str, ...], NoDecode] = (ASKER,)
-    approval_hours: float = Field(default=24, gt=0)
 
     turn_seconds: float = Field(default=600, gt=0)
     model_idle_seconds: float = Field(default=120, gt=0)
@@ -60,7 +56,7 @@ class Settings(SlackPart, DiscordPart, AgentPart):
     port: int = Field(default=3000, ge=0, le=65535)
     log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")
 
-    @field_validator("reply_buttons", "approvers", mode="before")
+    @field_validator("reply_buttons", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return several(value)

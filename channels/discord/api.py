@@ -259,6 +259,14 @@ class DiscordApi:
         """Direct messages."""
         return self._client.get_partial_messageable(channel)
 
+    async def member(self, guild: int, user: int) -> Any:
+        """A person as he is in a server. Discord: it takes no privileged intent."""
+
+        async def send() -> Any:
+            return await self._client.http.get_member(guild, user)
+
+        return await self.call("member", send, self._caller.budget(("member", guild), MESSAGES))
+
     async def guild(self, guild: int) -> discord.Guild:
         """The server of that id, with its roles."""
 

@@ -20,7 +20,8 @@ from channels.discord.reading import message_of, messages_in
 from channels.discord.said import names_in, passed_on, says_nothing, shown
 from channels.discord.text import headline
 from core.background import Background
-from core.inbound import BOT, Inbound, storable
+from core.inbound import Inbound, storable
+from core.visitors import BOT
 
 #: Discord: the most messages that one call tells. And the most calls for one question.
 PAGE = 100

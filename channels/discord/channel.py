@@ -8,9 +8,10 @@ from typing import Any
 
 from discord.http import Route
 
-from channels.channel import Around, Heard, Surface
+from channels.calls import RefusedError
+from channels.channel import Around, Heard, Priority, Surface
 from channels.desk import Desk
-from channels.discord.answers import Answers, Token
+from channels.discord.answers import ORIGINAL, Answers, Token
 from channels.discord.api import MESSAGES, DiscordApi
 from channels.discord.around import Surroundings
 from channels.discord.aside import Aside
@@ -22,9 +23,10 @@ from channels.discord.hearing import ASIDE, NAME
 from channels.discord.history import History
 from channels.discord.interactions import Interactions
 from channels.discord.login import DiscordSettings, hears_all, intents, log_in, make_client
-from channels.discord.reactions import receipts
+from channels.discord.reactions import receipts, send_away
 from channels.discord.shards import Shards
 from channels.discord.surface import DiscordSurface
+from channels.discord.visits import Visits
 from channels.discord.work import Work
 from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
@@ -66,17 +68,22 @@ class DiscordChannel:
         self._downloads = Downloads(self._api, settings.api_url)
         self._surroundings = Surroundings(self._api)
         self._receipts = receipts(self._api)
-        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
+        self._door = desk.door
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away)
         self._work = Work()
-        self._ear = Ear(settings, self._api, self._intake, desk.conversations, self._work, serves=self._serves)
+        homes = {int(id_) for id_ in {*self._door.rules(NAME).ids("guild"), *self._door.rules(NAME).served}}
+        visits = Visits(self._api, homes=homes, looks=bool(homes or self._door.names(NAME)))
+        self._ear = Ear(
+            settings, self._api, self._intake, desk.conversations, self._work, visits=visits, serves=self._serves
+        )
         self._interactions = Interactions(
             settings,
             Answers(self._api),
             self._intake,
             desk.conversations,
             self._work,
+            visits=visits,
             take=self._ear.take,
-            serves=self._serves,
         )
         look = History(self._api, serves=self._serves, hear=self._ear.call_in).look
         self._gaps = Gaps(NAME, places, bounds, take=self._ear.take, look=look, heard_at=self.heard_at, holds=True)
@@ -223,8 +230,20 @@ class DiscordChannel:
         return connection, address
 
     def _serves(self, guild: int | None) -> bool:
-        guilds = self._settings.guilds
-        return guild is None or not guilds or guild in guilds
+        return guild is None or self._door.rules(NAME).is_open(str(guild))
+
+    async def _send_away(self, inbound: Inbound, text: str) -> None:
+        """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""
+        if "token" in inbound.address:
+            await Token(self._api, self._client, inbound.address).edit(
+                ORIGINAL, text, (), priority=Priority.PROGRESS, is_admitted=False
+            )
+            return
+        try:
+            await self._api.tell(int(inbound.author), text)
+        except RefusedError as refusal:
+            log.info("somebody cannot be told that he is not answered: %s", refusal)
+            await send_away(self._api, inbound.address)
 
     def _surface_of(self, inbound: Inbound) -> Surface:
         return self.surface(inbound.address, turn_id=inbound.event_key)

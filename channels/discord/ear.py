@@ -20,6 +20,7 @@ from channels.discord.hearing import (
 )
 from channels.discord.login import DiscordSettings
 from channels.discord.text import headline
+from channels.discord.visits import Visits
 from channels.discord.work import Work
 from channels.gaps import Gaps
 from channels.intake import Call, Intake
@@ -61,6 +62,7 @@ class Ear:
         conversations: Conversations,
         work: Work,
         *,
+        visits: Visits,
         serves: Callable[[int | None], bool],
     ) -> None:
         self._settings = settings
@@ -68,13 +70,14 @@ class Ear:
         self._intake = intake
         self._conversations = conversations
         self._work = work
+        self._visits = visits
         self._serves = serves
         self._hearing = dict[int, asyncio.Task[Any]]()  # by the id of the message
 
     async def heard(self, message: discord.Message) -> None:
         """Take in a message. Discord says it once: so what the database does not take is kept when it does."""
         guild = guild_of(message)
-        if self._work.is_ending or not self._serves(guild) or not is_spoken(message):
+        if self._work.is_ending or not is_spoken(message):
             return
         with self._work.under_way() as task:
             self._hearing[message.id] = task
@@ -86,12 +89,14 @@ class Ear:
                     log.error("it cannot be seen where a message was said: %s", error)
                     self.gaps.open(sent_at(message.id))
                     return
-            if (call := self.call_in(message)) is None:
-                return
             try:
-                await self.gaps.hear(call)
+                if (call := await self.call_in(message)) is not None:
+                    await self.gaps.hear(call)
             except StoreError as error:
                 log.warning("a message cannot be kept yet: %s", error)
+            except SurfaceError as error:
+                log.error("it cannot be seen who wrote a message: %s", error)
+                self.gaps.open(sent_at(message.id))
 
     async def edited(self, message: discord.Message) -> None:
         """Take note that a message says something else now. Discord updates one for other reasons too, and withholds
@@ -132,9 +137,14 @@ class Ear:
             except StoreError as error:
                 log.error("a change of what was said is not noted: %s", traced(error))
 
-    def call_in(self, message: discord.Message) -> Call | None:
-        """The call in a message, if it is one."""
-        return hear(message, self._api.me, self._settings) if is_spoken(message) else None
+    async def call_in(self, message: discord.Message) -> Call | None:
+        """The call in a message, if it is one.
+
+        Raises:
+            SurfaceError: it cannot be seen who wrote it.
+        """
+        call = hear(message, self._api.me, self._settings) if is_spoken(message) else None
+        return None if call is None else await self._visits.of_call(call, message)
 
     async def take(self, call: Call) -> None:
         """Take in a call, in a thread of its own if it is a question that is to have one.
@@ -142,6 +152,8 @@ class Ear:
         Raises:
             StoreError: it could not be kept.
         """
+        if not await self._intake.admits(call):
+            return
         if call.is_free and await self._conversations.is_muted(call.inbound.session_id):
             return
         if self._settings.auto_thread and call.is_called and call.command is None:

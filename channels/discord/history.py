@@ -50,7 +50,7 @@ class History:
         api: DiscordApi,
         *,
         serves: Callable[[int | None], bool],
-        hear: Callable[[discord.Message], Call | None],
+        hear: Callable[[discord.Message], Awaitable[Call | None]],
     ) -> None:
         self._api = api
         self._serves = serves
@@ -74,7 +74,7 @@ class History:
             else:
                 rooms = await self._rooms(server, int(channel), place)
             messages = [message for room in rooms for message in await self._said(room, after)]
-            yield [call for message in messages if (call := self._hear(message)) is not None]
+            yield [call for message in messages if (call := await self._hear(message)) is not None]
 
     async def _server(self, guild_id: int, known: dict[int, _Server | None]) -> _Server | None:
         """The server, unless the bot is not in it any more."""

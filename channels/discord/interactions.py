@@ -1,7 +1,9 @@
 """Takes what people ask for by commands and buttons."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import discord
@@ -20,17 +22,35 @@ from channels.discord.hearing import (
 )
 from channels.discord.login import DiscordSettings
 from channels.discord.text import headline, quoted
+from channels.discord.visits import Visits
 from channels.discord.work import Work
 from channels.intake import Call, Intake
 from core.conversations import Conversations
 from core.errors import StoreError, SurfaceError
 from core.inbound import Attachment, Inbound, storable
 from core.secrets import traced
+from core.visitors import Spot, Visitor
 
 log = logging.getLogger(__name__)
 
+#: Seconds for which it is looked who asks. Discord: an interaction waits for 3 s.
+LOOK_SECONDS = 2.0
+
 #: Characters of a question that are shown above its answer, and of a message that is asked about.
 _MOST_ASKED, _MOST_ABOUT = 1500, 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Who asks for something, and where.
+
+    Attributes:
+        refusal: why nothing is done for him, in his language; empty if it is.
+    """
+
+    visitor: Visitor | None
+    spot: Spot
+    refusal: str
 
 
 class Interactions:
@@ -38,7 +58,6 @@ class Interactions:
 
     Args:
         take: takes in a question; raises `StoreError` if it cannot be kept.
-        serves: whether the bot answers in the server of that id.
     """
 
     def __init__(
@@ -49,15 +68,15 @@ class Interactions:
         conversations: Conversations,
         work: Work,
         *,
+        visits: Visits,
         take: Callable[[Call], Awaitable[None]],
-        serves: Callable[[int | None], bool],
     ) -> None:
         self._settings = settings
         self._answers = answers
         self._intake = intake
         self._work = work
         self._take = take
-        self._serves = serves
+        self._visits = visits
         self._conversations = conversations
 
     async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None:
@@ -66,7 +85,7 @@ class Interactions:
             return
         with self._work.under_way():
             await self._answers.acknowledge(interaction, ephemeral=True)
-            if refusal := self._refusal(interaction):
+            if refusal := (await self._seen(interaction)).refusal:
                 said = Said(refusal)
             else:
                 said = await self._intake.commands.run(name, argument, self._asker(interaction))
@@ -74,7 +93,7 @@ class Interactions:
 
     async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
         """The models whose names have in them what was typed, those first that begin with it."""
-        if self._refusal(interaction):
+        if (await self._seen(interaction)).refusal:
             return ()
         found = [model for model in self._conversations.models if typed.lower() in model.lower()]
         return sorted(found, key=lambda model: not model.lower().startswith(typed.lower()))
@@ -97,18 +116,14 @@ class Interactions:
             return
         with self._work.under_way():
             await self._answers.acknowledge_press(interaction)
-            locale = interaction.locale.value
-            word = words.of(locale)(words.NOT_HERE)
-            if self._serves(interaction.guild_id):
-                who = interaction.user
-                word = await self._intake.press(
-                    button, author=str(who.id), locale=locale, name=who.display_name, roles=_roles(who)
-                )
-            if word:
-                try:
+            locale, name = interaction.locale.value, interaction.user.display_name
+            try:
+                visitor, spot = await self._visits.of_interaction(interaction)
+                word = await self._intake.press(button, visitor=visitor, spot=spot, locale=locale, name=name)
+                if word:
                     await self._answers.whisper(interaction, word)
-                except SurfaceError as error:
-                    log.error("who has pressed a button cannot be told: %s", error)
+            except SurfaceError as error:
+                log.error("who has pressed a button cannot be told: %s", error)
 
     async def _ask(
         self, interaction: discord.Interaction, text: str, files: tuple[Attachment, ...], *, shown: str
@@ -116,8 +131,8 @@ class Interactions:
         if self._work.is_ending:
             return
         with self._work.under_way():
-            say, refusal = words.of(interaction.locale.value), self._refusal(interaction)
-            is_aside = _is_aside(interaction)
+            say, seen = words.of(interaction.locale.value), await self._seen(interaction)
+            refusal, is_aside = seen.refusal, _is_aside(interaction)
             await self._answers.acknowledge(interaction, ephemeral=bool(refusal) or is_aside or not text)
             if refusal or not text:
                 await self._answer(interaction, Said(refusal or say(words.NOTHING_TO_READ)))
@@ -127,7 +142,8 @@ class Interactions:
                 address: dict[str, Any] = {**asker.address}
                 if not is_aside:  # the answer replies to what says who asked
                     address |= {"message": str(await self._answers.answer(interaction, shown)), "shown": True}
-                await self._take(Call(_inbound(asker, address, text, files), is_called=True))
+                inbound = _inbound(asker, address, text, files)
+                await self._take(Call(replace(inbound, visitor=seen.visitor, spot=seen.spot), is_called=True))
             except SurfaceError as error:
                 log.error("a question cannot be answered: %s", error)
             except StoreError as error:
@@ -140,14 +156,23 @@ class Interactions:
         except SurfaceError as error:
             log.error("a command cannot be answered: %s", error)
 
-    def _refusal(self, interaction: discord.Interaction) -> str:
-        """Why nothing is done here for who asks; empty if it is."""
+    async def _seen(self, interaction: discord.Interaction) -> _Seen:
+        """Who asks, and why nothing is done here for him, if it is not. Discord: a command that nobody answers is seen
+        to have failed, so he is told however often he asks.
+        """
         say, channel = words.of(interaction.locale.value), interaction.channel
-        if channel is None or not self._serves(interaction.guild_id):
-            return say(words.NOT_HERE)
-        if interaction.guild_id is not None and not _may_speak(interaction.permissions, channel):
-            return say(words.NOT_FOR_YOU)
-        return ""
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                visitor, spot = await self._visits.of_interaction(interaction)
+        except (SurfaceError, TimeoutError) as error:
+            log.warning("it cannot be seen who gives a command: %s", traced(error))
+            return _Seen(None, Spot(), say.sorry(SurfaceError.public))
+        refused = await self._intake.refusal(visitor, spot, is_owed=True)
+        if refused is None and channel is None:
+            refused = words.NOT_HERE
+        if refused is None and channel is not None and interaction.guild_id is not None:
+            refused = None if _may_speak(interaction.permissions, channel) else words.NOT_FOR_YOU
+        return _Seen(visitor, spot, say(refused) if refused else "")
 
     def _asker(self, interaction: discord.Interaction) -> Asker:
         guild, channel, user = interaction.guild_id, interaction.channel, interaction.user
@@ -192,10 +217,6 @@ def _inbound(asker: Asker, address: dict[str, Any], text: str, files: tuple[Atta
         sent_at=asker.sent_at,
         attachments=files,
     )
-
-
-def _roles(user: discord.User | discord.Member) -> frozenset[str]:
-    return frozenset(str(role.id) for role in user.roles) if isinstance(user, discord.Member) else frozenset()
 
 
 def _is_aside(interaction: discord.Interaction) -> bool:

@@ -1,9 +1,12 @@
-"""The reaction that says in Discord that a message was heard and waits."""
+"""The reactions that say in Discord that a message was heard and waits, or that it is not answered."""
 
 from channels.discord.api import DiscordApi
 from channels.receipts import Address, Receipts
 
 EMOJI = "👀"
+
+#: Says that a message is not answered, where its author cannot be told.
+NO_ENTRY = "🚫"
 
 
 def receipts(api: DiscordApi) -> Receipts:
@@ -16,6 +19,11 @@ def receipts(api: DiscordApi) -> Receipts:
             await api.unreact(_channel(address), int(address["message"]), EMOJI)
 
     return Receipts(add, remove)
+
+
+async def send_away(api: DiscordApi, address: Address) -> None:
+    """Say by a sign that a message is not answered."""
+    await api.react(_channel(address), int(address["message"]), NO_ENTRY)
 
 
 def _channel(address: Address) -> int:

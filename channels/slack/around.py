@@ -15,7 +15,8 @@ from channels.slack.said import PERMALINK, passed_on, said
 from channels.slack.text import to_words
 from channels.slack.tiers import PROOFS, TIER_3
 from core.background import Background
-from core.inbound import BOT, Inbound
+from core.inbound import Inbound
+from core.visitors import BOT
 
 #: Slack: the most messages that one call tells. And the most calls for one question.
 PAGE = 999

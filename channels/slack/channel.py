@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,18 +14,20 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.response import BoltResponse
 
 from channels import words
+from channels.calls import RefusedError
 from channels.channel import Around, Heard
 from channels.desk import Desk
+from channels.door import Admission
 from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
 from channels.slack import events
-from channels.slack.admission import Admission
 from channels.slack.api import SlackApi
 from channels.slack.around import Surroundings
 from channels.slack.blocks import pressed
 from channels.slack.commands import COMMANDS, PICK, SlashCommands, asking
 from channels.slack.downloads import Downloads
+from channels.slack.groups import Groups, is_group
 from channels.slack.hearing import NAME, Change, changed, hear, lacks_files, session_id, team_of
 from channels.slack.history import History
 from channels.slack.http import Requests
@@ -35,16 +38,18 @@ from channels.slack.people import People
 from channels.slack.private import Private, Visitor
 from channels.slack.prompts import suggest
 from channels.slack.proof import PROOF_INTERVAL, Proof
-from channels.slack.reactions import receipts
+from channels.slack.reactions import receipts, send_away
 from channels.slack.sessions import Sessions
 from channels.slack.shortcuts import ASKED, Shortcuts
 from channels.slack.socket import PING_INTERVAL, Sockets
 from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
 from channels.slack.text import to_words
+from channels.slack.visits import Visits
 from channels.slack.workspaces import Workspaces
+from core import visitors
 from core.background import Background
-from core.errors import SettingsError
+from core.errors import SettingsError, StoreError
 from core.inbound import Attachment, Inbound
 from core.places import Places
 from core.secrets import traced
@@ -52,6 +57,10 @@ from core.shares import Uses
 from core.vault import Vault
 
 log = logging.getLogger(__name__)
+
+#: Who has done something, and where; and what is to be done for it.
+Seen = tuple[visitors.Visitor, visitors.Spot]
+Deed = Callable[[Seen], Coroutine[Any, Any, None]]
 
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT = 30.0
@@ -83,9 +92,9 @@ class SlackChannel:
         self._app_token = settings.app_token if settings.mode == "socket" else ""
         self._client = client(settings)
         self._workspaces = Workspaces(vault) if vault is not None else None
-        self._admission = Admission(self._workspaces, external=settings.external)
         self._api = SlackApi(self._client, workspaces=self._workspaces)
         self._people = People(self._api)
+        self._visits = Visits(Groups(self._api, are_asked_for=any(map(is_group, desk.door.names(NAME)))))
         self._downloads = Downloads(self._api)
         self._names = Names(self._api, self._people)
         self._surroundings = Surroundings(self._api, self._names)
@@ -93,7 +102,7 @@ class SlackChannel:
         self._settings = settings
         self._sessions = Sessions(self._api)
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
-        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away)
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
@@ -102,7 +111,7 @@ class SlackChannel:
             before_authorize=self._dispatch,
             attaching_conversation_kwargs_enabled=False,
         )
-        self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots, external=settings.external)
+        self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
         look = History(self._api, self._hear).look
         self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=False)
         self._private = Private(self._api, self.surface)
@@ -208,45 +217,68 @@ class SlackChannel:
         if body.get("type") == "url_verification":
             return await next()
         if (deed := self._deed(body)) is not None:  # Slack: it waits for 3 seconds, and does not deliver it again
-            self._intake.run(self._if_admitted(body, deed), name=str(body.get("type") or body.get("command")))
+            self._intake.run(self._do(body, deed), name=str(body.get("type") or body.get("command")))
             return BoltResponse(status=200)
         try:
-            if body.get("type") == "event_callback" and await self._admission.of_event(body):
+            if body.get("type") == "event_callback" and await self._is_installed(team_of(body)):
                 await self._take_event(body)
         except Exception as error:
             log.error("an event could not be taken: %s", traced(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
 
-    async def _if_admitted(self, body: Mapping[str, Any], deed: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if await self._admission.of_deed(body):
-            await deed()
+    async def _is_installed(self, team: str) -> bool:
+        """Whether a workspace is one of those in which the app is installed.
 
-    def _deed(self, body: Mapping[str, Any]) -> Callable[[], Coroutine[Any, Any, None]] | None:
+        Raises:
+            StoreError: the database does not say.
+        """
+        if self._workspaces is None or await self._workspaces.has(team):
+            return True
+        log.warning("the app is not installed in workspace %s: what is said there is left", team)
+        return False
+
+    async def _do(self, body: Mapping[str, Any], deed: Deed) -> None:
+        """Do what somebody has done, if he may."""
+        somebody = Visitor.of_deed(body)
+        with suppress(StoreError):  # he will be told why it is not done
+            if not await self._is_installed(somebody.team):
+                return
+        seen = await self._visits.of_deed(somebody)
+        refused = await self._intake.refusal(*seen)
+        if refused is None:
+            await deed(seen)
+        elif refused:
+            say = words.of(await words.told(self._people.locale(somebody.team, somebody.user)))
+            tell = self._private.whisper if body.get("type") == "block_actions" else self._private.answer
+            await tell(somebody, say(refused))
+
+    def _deed(self, body: Mapping[str, Any]) -> Deed | None:
         """What is to be done for what somebody has done; none if it is an event."""
         if body.get("command") in COMMANDS:
-            return partial(self._commands.take, body)
+            return lambda _: self._commands.take(body)
         match body.get("type"):
             case "block_actions":
                 return partial(self._take_presses, body)
             case "message_action":
-                return partial(self._shortcuts.use, body)
+                return lambda _: self._shortcuts.use(body)
             case "view_submission" if body["view"].get("callback_id") == ASKED:
                 return partial(self._shortcuts.submitted, body)
         return None
 
-    async def _take_presses(self, body: Mapping[str, Any]) -> None:
+    async def _take_presses(self, body: Mapping[str, Any], seen: Seen) -> None:
         for action in body.get("actions", ()):
             if (id_ := pressed(action)).startswith(PICK):
                 await self._commands.pick(body, id_)
             else:
-                await self._take_press(Visitor.of_press(body), id_)
+                await self._take_press(Visitor.of_press(body), id_, seen)
 
-    async def _take_press(self, visitor: Visitor, button: str) -> None:
+    async def _take_press(self, visitor: Visitor, button: str, seen: Seen) -> None:
         """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
         locale = await words.told(self._people.locale(visitor.team, visitor.user))
         names = await self._people.names(visitor.team, [visitor.user])
-        if word := await self._intake.press(button, author=visitor.user, locale=locale, name=names[visitor.user]):
+        name, (who, spot) = names[visitor.user], seen
+        if word := await self._intake.press(button, visitor=who, spot=spot, locale=locale, name=name):
             await self._private.whisper(visitor, word)
 
     async def _take_event(self, body: Mapping[str, Any]) -> None:
@@ -262,6 +294,9 @@ class SlackChannel:
                 elif change := changed(body):
                     await self._take_change(change)
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
+                opened = Visitor(team_of(body), str(event["channel"]), str(event["user"]), "", "", "")
+                if self._desk.door.admits(*await self._visits.of_deed(opened)) is not Admission.ADMITTED:
+                    return
                 prompts = suggest(self._api, team_of(body), event["channel"], self._settings.prompts)
                 self._intake.run(prompts, name="prompts")
             case events.STOPPED:
@@ -290,6 +325,10 @@ class SlackChannel:
         event, team = body["event"], team_of(body)
         channel, user, root = str(event["channel"]), str(event["user"]), str(event.get("thread_ts") or "")
         visitor = Visitor(team, channel, user, root, "", str(body.get("event_id")))
+        if (refused := await self._intake.refusal(*await self._visits.of_deed(visitor))) is not None:
+            if refused:
+                self._intake.run(self._private.whisper(visitor, words.of("")(refused)), name="refusal")
+            return
         session = session_id(team, channel, root, self._settings.direct)
         locale = await words.told(self._people.locale(team, user))
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
@@ -302,7 +341,18 @@ class SlackChannel:
 
     async def _take(self, call: Call) -> None:
         if not await self._is_loop(call.inbound):
-            await self._intake.take(call)
+            await self._intake.take(await self._visits.of_call(call))
+
+    async def _send_away(self, inbound: Inbound, text: str) -> None:
+        """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""
+        address = {name: str(inbound.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")}
+        thread = "" if address["thread_ts"] == address["ts"] else address["thread_ts"]
+        somebody = Visitor(address["team"], address["channel"], address["user"], thread, "", inbound.event_key)
+        try:
+            await self._private.whisper(somebody, text)
+        except RefusedError as refusal:
+            log.info("somebody cannot be told that he is not answered: %s", refusal)
+            await send_away(self._api, inbound.address)
 
     async def _is_loop(self, inbound: Inbound) -> bool:
         """Whether only bots have spoken for so long that this one is left alone."""

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from channels.intake import Call
 from channels.slack.said import passed_on, said
 from channels.slack.text import titled, users_named, without_mention
-from core.inbound import BOT, Attachment, Inbound, storable
+from core.inbound import Attachment, Inbound, storable
+from core.visitors import BOT, Spot, Visitor
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "slack"
@@ -39,11 +40,8 @@ class Change:
     text: str | None
 
 
-def hear(
-    body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool = False, external: bool = False
-) -> Call | None:
-    """The call in an Events API payload, if it is one. Of other bots, only what mentions this one may be; of people
-    from outside, nothing is unless they are served (`external`).
+def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool = False) -> Call | None:
+    """The call in an Events API payload, if it is one. Of other bots, only what mentions this one may be.
 
     `app_mention` and `message` are two events about one message: they give the same event key, which is made of
     where and when it was said.
@@ -52,17 +50,16 @@ def hear(
     bot_id, user = str(event.get("bot_id") or ""), str(event.get("user") or "")
     if not _is_spoken(event, is_bot=bool(bot_id)) or user == bot_user_id or (bot_id and not hears_bots):
         return None
-    if not external and is_from_outside(body):
-        return None
     channel, ts = str(event["channel"]), str(event["ts"])
     words = said({**event, "files": ()})
-    is_direct = event.get("channel_type") == "im" or channel.startswith("D")
+    is_alone = event.get("channel_type") == "im" or is_direct(channel)
     is_mentioned = event["type"] == "app_mention" or bot_user_id in users_named(words)
-    is_called = is_mentioned or (is_direct and not bot_id)
+    is_called = is_mentioned or (is_alone and not bot_id)
     if not is_called and (bot_id or not event.get("thread_ts")):
         return None
     team = team_of(body)
-    root = event.get("thread_ts") or ("" if channel.startswith("D") and direct == "single" else ts)
+    root = event.get("thread_ts") or ("" if is_direct(channel) and direct == "single" else ts)
+    author, home = f"{BOT}{bot_id}" if bot_id else user, str(event.get("user_team") or event.get("team") or team)
     title = titled(without_mention(words, bot_user_id))
     inbound = Inbound(
         event_key=event_key(team, channel, ts),
@@ -75,16 +72,18 @@ def hear(
             "thread_ts": root,
             "ts": ts,
             "user": user,
-            "user_team": event.get("user_team") or event.get("team") or team,
+            "user_team": home,
             "bot": bot_user_id,
             **({"title": title} if title else {}),
             **({"name": name_of(event, bot_id)} if bot_id else {}),
         },
-        author=f"{BOT}{bot_id}" if bot_id else user,
+        author=author,
         text=storable(without_mention(words, bot_user_id)),
         sent_at=float(ts),
         attachments=tuple(map(attachment, event.get("files") or ())),
         brings=tuple(passed_on(event)),
+        visitor=Visitor(NAME, author, workspaces=(home,), is_external=is_from_outside(body)),
+        spot=Spot(team, channel, is_direct=is_alone),
     )
     return Call(inbound, is_called)
 
@@ -150,6 +149,11 @@ def attachment(file: Mapping[str, Any]) -> Attachment:
     )
 
 
+def is_direct(channel: str) -> bool:
+    """Whether a channel is the direct messages between somebody and the bot."""
+    return channel.startswith("D")
+
+
 def is_from_outside(body: Mapping[str, Any]) -> bool:
     """Whether a message is by somebody from another workspace, with whom a channel is shared (Slack Connect).
 
@@ -188,7 +192,7 @@ def event_key(team: str, channel: str, ts: str) -> str:
 
 def session_id(team: str, channel: str, root_ts: str, direct: Direct = "thread") -> str:
     """A thread is a session; its first message has the same one as what is said under it."""
-    return f"{place(team, channel)}:{_SINGLE if direct == 'single' and channel.startswith('D') else root_ts}"
+    return f"{place(team, channel)}:{_SINGLE if direct == 'single' and is_direct(channel) else root_ts}"
 
 
 def root_of(session: str) -> str:

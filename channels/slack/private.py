@@ -5,6 +5,7 @@ takes an answer for him alone wherever he is; `chat.postEphemeral` reaches him i
 those in the channel.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -45,6 +46,7 @@ class Visitor:
         thread_ts: the thread that it is done in; empty if it is in none, or that is not told.
         response_url: where he can be answered.
         key: the same for each delivery of the same deed, and for no other: the trigger, as Slack calls it.
+        home: the workspace that he belongs to, if that is told; else it is the one that it is done in.
     """
 
     team: str
@@ -53,6 +55,7 @@ class Visitor:
     thread_ts: str
     response_url: str
     key: str
+    home: str = ""
 
     @classmethod
     def of_command(cls, body: Mapping[str, Any]) -> "Visitor":
@@ -67,7 +70,22 @@ class Visitor:
         thread = str(said.get("thread_ts") or "")
         url = str(body.get("response_url") or "")
         channel, user = str(body["channel"]["id"]), str(body["user"]["id"])
-        return cls(team_of_deed(body), channel, user, thread, url, str(body["trigger_id"]))
+        home = str(body["user"].get("team_id") or "")
+        return cls(team_of_deed(body), channel, user, thread, url, str(body["trigger_id"]), home)
+
+    @classmethod
+    def of_modal(cls, body: Mapping[str, Any]) -> "Visitor":
+        """Who has sent a modal that keeps where it was opened."""
+        kept, user = json.loads(body["view"]["private_metadata"]), body["user"]
+        where = str(kept["channel"]), str(user["id"]), str(kept["root"]), str(kept["url"])
+        return cls(team_of_deed(body), *where, str(body["view"]["id"]), str(user.get("team_id") or ""))
+
+    @classmethod
+    def of_deed(cls, body: Mapping[str, Any]) -> "Visitor":
+        """Whichever it is."""
+        if "command" in body:
+            return cls.of_command(body)
+        return cls.of_modal(body) if body.get("type") == "view_submission" else cls.of_press(body)
 
     @property
     def place(self) -> str:

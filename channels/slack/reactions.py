@@ -1,4 +1,4 @@
-"""The reaction that says in Slack that a message was heard and waits."""
+"""The reactions that say in Slack that a message was heard and waits, or that it is not answered."""
 
 from functools import partial
 
@@ -8,13 +8,21 @@ from channels.slack.tiers import TIER_2, TIER_3
 
 EMOJI = "eyes"
 
+#: Says that a message is not answered, where its author cannot be told.
+NO_ENTRY = "no_entry_sign"
+
 _TIERS = {"reactions.add": TIER_3, "reactions.remove": TIER_2}
 
 
 def receipts(api: SlackApi) -> Receipts:
-    return Receipts(partial(_react, api, "reactions.add"), partial(_react, api, "reactions.remove"))
+    return Receipts(partial(_react, api, "reactions.add", EMOJI), partial(_react, api, "reactions.remove", EMOJI))
 
 
-async def _react(api: SlackApi, method: str, address: Address) -> None:
-    reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": EMOJI}
+async def send_away(api: SlackApi, address: Address) -> None:
+    """Say by a sign that a message is not answered."""
+    await _react(api, "reactions.add", NO_ENTRY, address)
+
+
+async def _react(api: SlackApi, method: str, name: str, address: Address) -> None:
+    reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": name}
     await api.at(address["team"]).call(method, reaction, api.budget((method, address["team"]), _TIERS[method]))

@@ -17,12 +17,14 @@ from channels.intake import Call
 from channels.slack.commands import asking
 from channels.slack.hearing import NAME, Direct, attachment, session_id
 from channels.slack.people import People
-from channels.slack.private import Private, Visitor, team_of_deed
+from channels.slack.private import Private, Visitor
 from channels.slack.surface import SlackSurface
 from channels.slack.text import inert, plain, titled
 from channels.words import Words
 from core.errors import SurfaceError
 from core.inbound import Attachment, Inbound, storable
+from core.visitors import Spot
+from core.visitors import Visitor as Seen
 
 log = logging.getLogger(__name__)
 
@@ -91,18 +93,18 @@ class Shortcuts:
             log.warning("a modal cannot be opened: %s", error)
             await self._private.answer(visitor, say.sorry(error.public))
 
-    async def submitted(self, body: Mapping[str, Any]) -> None:
+    async def submitted(self, body: Mapping[str, Any], seen: tuple[Seen, Spot]) -> None:
         """Have a question answered that was filled in. It is shown in the thread, for all to see what is answered.
 
         Raises:
             SurfaceError: who has asked cannot be told why it is not answered.
             StoreError: it could not be kept yet.
         """
-        view, user, team = body["view"], str(body["user"]["id"]), team_of_deed(body)
+        view, visitor, (who, spot) = body["view"], Visitor.of_modal(body), seen
+        user, team = visitor.user, visitor.team
         kept = json.loads(view["private_metadata"])
         asked = storable(str(view["state"]["values"][QUESTION][QUESTION]["value"] or "")).strip()
         channel, root, author = kept["channel"], kept["root"], kept["author"]
-        visitor = Visitor(team, channel, user, root, kept["url"], str(view["id"]))
         names = await self._people.names(team, {user, author})
         question = Inbound(
             event_key=visitor.event_key,
@@ -115,13 +117,15 @@ class Shortcuts:
                 "thread_ts": root,
                 "ts": root,
                 "user": user,
-                "user_team": str(body["user"].get("team_id") or team),
+                "user_team": visitor.home or team,
                 "title": titled(plain(asked)),
             },
             author=user,
             text=_about(asked, kept["text"], plain(names[author])),
             sent_at=time.time(),
             attachments=tuple(Attachment(**file) for file in kept["files"]),
+            visitor=who,
+            spot=spot,
         )
         try:
             ts = await self._surface(question).announce(f"**{inert(names[user])}**: {inert(asked)}")

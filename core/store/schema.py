@@ -40,8 +40,8 @@ sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 #: (see `turns`); so has one that says that all was decided which a turn had asked for (`approval`). `outcome` is there
 #: for what no turn answers, and says why: `reset` (it asked for nothing else), `dropped` (by a reset), `stopped`,
 #: `withdrawn` (deleted by its author; also when a turn had taken it), `unreadable`, `command` (it asks for something
-#: else than an answer; without its words), `overheard` (it was said to others, and is kept without its words, to know
-#: who spoke last).
+#: else than an answer; without its words), `limited` (its author or place had asked for too much; without its words),
+#: `overheard` (it was said to others, and is kept without its words, to know who spoke last).
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -62,6 +62,7 @@ inbox = sa.Table(
 )
 sa.Index("ix_inbox_session", inbox.c.session, inbox.c.sent_at)
 sa.Index("ix_inbox_place_author", inbox.c.place, inbox.c.author, inbox.c.sent_at)
+sa.Index("ix_inbox_author", inbox.c.author, inbox.c.accepted_at)
 sa.Index("ix_inbox_turn", inbox.c.turn)
 sa.Index("ix_inbox_accepted_at", inbox.c.accepted_at)
 sa.Index(
@@ -178,6 +179,16 @@ workers = sa.Table(
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("lease", sa.Double, nullable=False),
     sa.Column("live", sa.JSON, nullable=False),
+)
+
+#: Until when (seconds since the epoch) somebody is not told again that he is not answered, by why he is not: he may not
+#: speak (`door`), or has spoken too often (`rate`). `person` is the platform's name and his id.
+refusals = sa.Table(
+    "refusals",
+    metadata,
+    sa.Column("person", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("until", sa.Double, nullable=False),
 )
 
 #: One row, written now and then to see whether the database takes what is written: when it last did.

@@ -12,6 +12,7 @@ from channels import words
 from core.approvals import OTHERS
 from core.store.schema import approvals, state
 from core.tools import Tool, adapt
+from core.visitors import NOWHERE, Visitor
 from sandbox.models import Call, Pause, Say
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, shows, talking, texts
 
@@ -132,7 +133,12 @@ async def test_a_reset_denies_what_waits(sandbox: Any, tmp_path: Path) -> None:
         await talk.say("reset")
         await shows(talk, lambda found: words.VOID in found[1])
         ada = str(talk.sandbox.people["ada"].id)
-        assert await talk.bot.channel._intake.press(approve, author=ada, locale="") == words.ENDED
+        assert (
+            await talk.bot.channel._intake.press(
+                approve, visitor=Visitor(talk.bot.channel.name, ada), spot=NOWHERE, locale=""
+            )
+            == words.ENDED
+        )
         assert await rows(talk) == []
         await talk.say("hi")
         await shows(talk, lambda found: found[-1] == "Hello.")

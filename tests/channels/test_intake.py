@@ -12,6 +12,7 @@ from channels.buttons import Wish, button
 from channels.channel import File, Surface
 from channels.commands import Asker
 from channels.desk import Desk
+from channels.door import Door
 from channels.intake import Call, Intake
 from channels.receipts import Address, Receipts
 from channels.words import ENGLISH
@@ -21,6 +22,7 @@ from core.errors import StoreError, SurfaceError
 from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
+from core.refusals import Refusals
 from core.sessions.service import SessionService
 from core.states import Ended
 from core.store.database import Database
@@ -28,9 +30,12 @@ from core.store.migrate import migrate
 from core.store.schema import feedback, inbox, sessions
 from core.tokens import TokenCounter
 from core.turns import Turn
+from core.visitors import NOWHERE, Visitor
 from core.worker import Worker
 from tests.channels.wiring import BUDGET, MODELS, successor
 from tests.inbounds import inbound
+
+ADA = Visitor("test", "ada")
 
 
 class Place:
@@ -42,6 +47,8 @@ class Place:
         self.said: list[str] = []
         self.files: list[File] = []
         self.shown: list[tuple[str, str]] = []
+        self.whispered: list[tuple[str, str]] = []
+        self.door = Door()
         self.locale = ""
         self.error: SurfaceError | None = None
         self.answers = asyncio.Event()
@@ -68,9 +75,14 @@ class Place:
             self._reshow,
             Approvals(self.database, self.turns, self.worker),
             self._reask,
+            Refusals(self.database),
+            self.door,
             follow,
         )
-        self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale)
+        self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale, self._whisper)
+
+    async def _whisper(self, message: Inbound, text: str) -> None:
+        self.whispered.append((message.author, text))
 
     async def _answer(self, turn: Turn) -> None:
         raise AssertionError(f"nobody is at work: {turn}")
@@ -107,7 +119,9 @@ class Place:
         await self.intake.settle(1)
 
     async def press(self, wish: Wish, turn: Turn, author: str = "ada") -> str:
-        said = await self.intake.press(button(wish, turn.id, ENGLISH).id, author=author, locale="")
+        said = await self.intake.press(
+            button(wish, turn.id, ENGLISH).id, visitor=Visitor("test", author), spot=NOWHERE, locale=""
+        )
         await self.intake.settle(1)
         return said
 
@@ -392,10 +406,12 @@ async def test_who_presses_reads_his_own_language_and_hears_of_a_database_that_i
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     korean = words.of("ko")
-    assert await place.intake.press("strange", author="ada", locale="ko") == korean(words.NOT_MINE)
-    assert await place.intake.press("retry:t1", author="ada", locale="ko") == korean(words.OVER)
+    assert await place.intake.press("strange", visitor=ADA, spot=NOWHERE, locale="ko") == korean(words.NOT_MINE)
+    assert await place.intake.press("retry:t1", visitor=ADA, spot=NOWHERE, locale="ko") == korean(words.OVER)
     monkeypatch.setattr(place.inbox, "again", away)
-    assert await place.intake.press("retry:t1", author="ada", locale="ko") == korean.sorry(StoreError.public)
+    assert await place.intake.press("retry:t1", visitor=ADA, spot=NOWHERE, locale="ko") == korean.sorry(
+        StoreError.public
+    )
 
 
 async def test_an_edit_changes_what_waits_and_shows_again_what_was_answered(place: Place) -> None:

@@ -14,6 +14,7 @@ from channels.buttons import EXTRAS
 from core.errors import ProviderRequestError
 from core.store.schema import feedback
 from core.turns import WITHDRAWN
+from core.visitors import NOWHERE, Visitor
 from core.worker import Worker
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackSandbox
@@ -72,7 +73,9 @@ async def test_a_stop_that_comes_too_late_is_told_to_who_pressed(sandbox: Any, t
         await talk.press(words.STOP)
         await talk.bot.settled(1)
         assert before == f"stop:{turn.id}"
-        word = await talk.bot.channel._intake.press(before, author=str(talk.sandbox.people["ada"].id), locale="ko")
+        word = await talk.bot.channel._intake.press(
+            before, visitor=Visitor(talk.bot.channel.name, talk.sandbox.people["ada"].id), spot=NOWHERE, locale="ko"
+        )
         assert word == words.of("ko")(words.ENDED)
 
 

@@ -15,6 +15,7 @@ from channels.attachments import ALLOWANCE, Allowance
 from channels.channel import Channel
 from channels.context import TOKENS, Context
 from channels.desk import Desk
+from channels.door import Door, Rules
 from channels.gaps import Bounds
 from core.agent import AgentConfig, make_app, ours
 from core.approvals import ASKER, Approvals
@@ -29,6 +30,8 @@ from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
 from core.places import Places
+from core.rates import BOUNDLESS, Rates
+from core.refusals import Refusals
 from core.runtime import AgentRuntime
 from core.sessions.service import SessionService
 from core.store.database import Database
@@ -42,6 +45,9 @@ from tests import tables
 
 #: What may be chosen; and how many tokens of history are sent.
 MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
+
+#: Rules by which everybody may speak.
+OPEN = Rules()
 
 #: As far as the program looks back by default.
 BOUNDS = Bounds()
@@ -83,6 +89,8 @@ async def core_of(
     tools: Sequence[BaseTool] = (),
     allowance: Allowance = ALLOWANCE,
     context_tokens: int = TOKENS,
+    door: Door | None = None,
+    rates: Rates = BOUNDLESS,
 ) -> AsyncIterator[Core]:
     async with AsyncExitStack() as stack:
         server, full_name = MODEL_SERVERS[vendor]
@@ -101,13 +109,13 @@ async def core_of(
         )
         runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
         stack.push_async_callback(runtime.aclose)
-        turns, channels = await successor(database), dict[str, Channel]()
+        turns, channels, door = await successor(database), dict[str, Channel](), door or Door()
 
         async def answer(turn: Turn) -> None:
             await answerer.answer(turn)
 
         worker = Worker(turns, answer)
-        inbox = Inbox(database, sessions, turns, worker, app=app.name)
+        inbox = Inbox(database, sessions, turns, worker, app=app.name, rates=rates)
         conversations = Conversations(database, turns, worker, app=app.name, models=MODELS, budget=BUDGET)
         approvals = Approvals(database, turns, worker, approvers=approvers, pauses=(0.01, 0.01))
         context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
@@ -118,11 +126,22 @@ async def core_of(
             conversations,
             context,
             approvals=approvals,
+            door=door,
             time_limit=time_limit,
             most_messages=most_messages,
             allowance=allowance,
         )
-        desk = Desk(inbox, conversations, Feedback(database), answerer.reshow, approvals, answerer.reask, follow)
+        desk = Desk(
+            inbox,
+            conversations,
+            Feedback(database),
+            answerer.reshow,
+            approvals,
+            answerer.reask,
+            Refusals(database),
+            door,
+            follow,
+        )
         places, leadership = Places(database), Leadership(database, turns._lease, "discord")
         yield Core(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
 

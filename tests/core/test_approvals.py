@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from core.approvals import ASKER, EVERYONE, OTHERS, Approval, Approvals, Person, Verdict
+from core.approvals import ASKER, OTHERS, Approval, Approvals, Verdict
 from core.asks import Ask
 from core.errors import TurnLostError
 from core.inbox import Inbox
@@ -17,6 +17,7 @@ from core.store.schema import approvals as table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.turns import Turn, Turns
+from core.visitors import EVERYONE, Person
 from core.worker import Worker
 from tests.core.conftest import Faulty, never, worker_on
 from tests.inbounds import inbound

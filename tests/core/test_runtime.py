@@ -29,6 +29,7 @@ from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, Too
 from core.runtime import warm_up
 from core.store.schema import state
 from core.tools import Tool, adapt
+from core.visitors import Speaker
 from tests.conversation import USER, Conversation, Converse, ScriptedProvider, adapter, kinds, shown, team
 
 
@@ -122,13 +123,13 @@ async def test_the_speaker_is_told_to_tools_and_never_stored(converse: Converse)
 
     def whoami(tool_context: ToolContext) -> str:
         """Tells who speaks."""
-        asked.append(tool_context.state["temp:speaker"])
+        asked.append(f"{tool_context.state['temp:speaker']}")
         return "you know"
 
     provider = ScriptedProvider([calls("whoami"), Done()], "ok", [calls("whoami", "c2"), Done()], "ok")
     conversation = await converse(provider, tools=[whoami])
-    await conversation.events("Who am I?", speaker="Ada Lovelace")
-    await conversation.events("And I?", speaker="Grace Hopper")
+    await conversation.events("Who am I?", speaker=Speaker("U1", "Ada Lovelace"))
+    await conversation.events("And I?", speaker=Speaker("U2", "Grace Hopper"))
     assert asked == ["Ada Lovelace", "Grace Hopper"]
     async with conversation.database.read() as connection:
         assert (await connection.execute(state.select())).all() == []
@@ -375,14 +376,14 @@ async def test_the_speaker_stays_who_he_was_in_the_retry(converse: Converse) -> 
     asked: list[str] = []
 
     def instruction(context: object) -> str:
-        asked.append(getattr(context, "state")["temp:speaker"])  # noqa: B009 - the type is ADK's own affair
+        asked.append(str(getattr(context, "state")["temp:speaker"]))  # noqa: B009 - the type is ADK's own affair
         return "Help."
 
     provider = ScriptedProvider(hands_over_to("ghost"), "Here I am.")
     app = team(provider, "billing", guarded=False)
     assert isinstance(app.root_agent, LlmAgent)
     app.root_agent.instruction = instruction
-    await (await converse(app=app)).events("Hi", speaker="Ada")
+    await (await converse(app=app)).events("Hi", speaker=Speaker("U1", "Ada"))
     assert asked == ["Ada", "Ada"]
 
 

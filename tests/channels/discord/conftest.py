@@ -1,7 +1,7 @@
 """The Discord adapter against a Discord on this machine, with the real core behind it and a scripted model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +18,14 @@ from channels.discord.api import DiscordApi
 from channels.discord.channel import DiscordChannel
 from channels.discord.invite import permissions
 from channels.discord.login import DiscordSettings, log_in, make_client
+from channels.door import Door, Rules
 from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES
 from core.conversations import Follow
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
 from sandbox.discord.permissions import PERMISSIONS
-from tests.channels.wiring import BOUNDS, Core, Wired, core_of, until
+from tests.channels.wiring import BOUNDS, OPEN, Core, Wired, core_of, until
 from tests.sandbox.discord.shapes import SHAPES, faults_of_request
 
 __all__ = ["until"]
@@ -174,10 +175,14 @@ async def running(
     bounds: Bounds = BOUNDS,
     follow: Follow = "asker",
     core: Mapping[str, Any] | None = None,
+    rules: Rules = OPEN,
+    admins: Sequence[str] = (),
     **settings: Any,
 ) -> AsyncIterator[Bot]:
     async with AsyncExitStack() as stack:
         limits: dict[str, Any] = {"time_limit": time_limit, "most_messages": most_messages, "follow": follow}
+        served = frozenset(map(str, settings.get("guilds", ())))
+        limits["door"] = Door({"discord": replace(rules, served=served)}, admins)
         made = await stack.enter_async_context(core_of(tmp_path, *script, **limits, **(core or {})))
         channel = made.channels[DiscordChannel.name] = DiscordChannel(
             settings_of(server, **settings), made.desk, made.places, bounds, made.leadership

@@ -10,6 +10,7 @@ from channels import words
 from core.errors import StoreError
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
+from core.rates import Limited
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, echo, nothing_was_heard, running, until
@@ -79,7 +80,7 @@ async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_i
 ) -> None:
     take_in, accept = asyncio.Event(), Inbox.accept
 
-    async def slowly(self: Inbox, inbound: Inbound) -> Accepted:
+    async def slowly(self: Inbox, inbound: Inbound) -> Accepted | Limited:
         await take_in.wait()
         return await accept(self, inbound)
 

@@ -12,6 +12,7 @@ from channels.discord.channel import DiscordChannel
 from channels.discord.gateway import Connection
 from core.errors import StoreError
 from core.inbox import Accepted, Inbox
+from core.rates import Limited
 from core.turns import Turn, Turns
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
@@ -108,7 +109,7 @@ async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandb
 def failing_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     accept, left = Inbox.accept, times
 
-    async def failing(self: Inbox, inbound: Any) -> Accepted:
+    async def failing(self: Inbox, inbound: Any) -> Accepted | Limited:
         nonlocal left
         left -= 1
         if left >= 0:

@@ -1,7 +1,7 @@
 """The Slack adapter against a Slack on this machine, with the real core behind it and a scripted model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.server import serving
+from channels.door import Door, Rules
 from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES
 from channels.slack import socket
@@ -22,7 +23,7 @@ from channels.slack.streams import Streaming
 from core.conversations import Follow
 from core.vault import Vault
 from sandbox.slack import Message, SlackSandbox
-from tests.channels.wiring import BOUNDS, Core, Wired, core_of
+from tests.channels.wiring import BOUNDS, OPEN, Core, Wired, core_of
 
 #: What the tokens of several workspaces are encrypted with.
 SECRET_KEY = "a key of thirty-two characters..."
@@ -113,11 +114,15 @@ async def running(
     follow: Follow = "asker",
     secret_key: str = SECRET_KEY,
     core: Mapping[str, Any] | None = None,
+    rules: Rules = OPEN,
+    admins: Sequence[str] = (),
     **more: Any,
 ) -> AsyncIterator[Bot]:
+    settings = replace(settings_of(slack, streaming), **more)
+    rules = replace(rules, external=settings.external, bots=settings.answers_bots)
     limits: dict[str, Any] = {"time_limit": time_limit, "most_messages": most_messages, "follow": follow}
+    limits["door"] = Door({"slack": rules}, admins)
     async with core_of(tmp_path, *script, **limits, **(core or {})) as made:
-        settings = replace(settings_of(slack, streaming), **more)
         vault = Vault(made.database, secret_key) if settings.client_id else None
         channel = made.channels[SlackChannel.name] = SlackChannel(settings, made.desk, made.places, bounds, vault)
         bot = Bot(slack, channel, made)

@@ -205,11 +205,10 @@ OUTSIDE = {"user_team": "T2", "team": "T2"}
         ({}, {}, True),
     ],
 )
-def test_people_from_outside_are_heard_only_where_they_are_served(
-    event: dict[str, Any], envelope: dict[str, Any], is_heard: bool
+def test_it_is_told_of_people_that_they_are_from_outside(
+    event: dict[str, Any], envelope: dict[str, Any], is_ours: bool
 ) -> None:
-    body = payload(_SAID | MENTION | event, **envelope)
-    assert (hear(body) is not None) == is_heard
-    found = hear(body, external=True)
+    found = hear(payload(_SAID | MENTION | event, **envelope))
     assert found is not None
+    assert found.inbound.who.is_external != is_ours
     assert found.inbound.session_id == "slack:T1:C1:100.000200"

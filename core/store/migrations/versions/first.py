@@ -62,6 +62,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_inbox_place_author", "inbox", ["place", "author", "sent_at"], unique=False)
     op.create_index("ix_inbox_session", "inbox", ["session", "sent_at"], unique=False)
+    op.create_index("ix_inbox_author", "inbox", ["author", "accepted_at"], unique=False)
     op.create_index("ix_inbox_turn", "inbox", ["turn"], unique=False)
     op.create_index("ix_inbox_accepted_at", "inbox", ["accepted_at"], unique=False)
     op.create_index(
@@ -255,6 +256,13 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_pulse")),
+    )
+    op.create_table(
+        "refusals",
+        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("until", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("person", "kind", name=op.f("pk_refusals")),
     )
     op.create_table(
         "workers",

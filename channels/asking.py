@@ -1,0 +1,76 @@
+"""What the agent is asked by a turn: the words and files of those who may ask, and with whose rights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from google.genai.types import Part
+
+from channels.attachments import Allowance, Attachments
+from channels.channel import Channel, Heard
+from channels.context import Context
+from channels.door import Admission, Door
+from core.inbound import Inbound
+from core.models.provider import Takes
+from core.turns import Turn, Turns
+from core.visitors import Speaker, together
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What goes into a run.
+
+    Attributes:
+        speaker: those who ask, as one.
+    """
+
+    text: str
+    media: Sequence[Part]
+    speaker: Speaker
+
+
+class Asking:
+    """Puts it together.
+
+    Args:
+        allowance: what is read of the files that come with messages.
+    """
+
+    def __init__(self, turns: Turns, context: Context, door: Door, allowance: Allowance) -> None:
+        self._turns = turns
+        self._context = context
+        self._door = door
+        self._attachments = Attachments(allowance)
+
+    def admitted(self, turn: Turn) -> Turn | None:
+        """The turn with those of its messages whose authors may speak as the rules are now; none if no one may. What
+        was accepted may have waited, or be answered once more, while its author lost that.
+        """
+        may = tuple(one for one in turn.messages if self._door.admits(one.who, one.spot) is Admission.ADMITTED)
+        return replace(turn, messages=may) if may else None
+
+    async def of(self, turn: Turn, channel: Channel, takes: Takes) -> Asked:
+        """What a turn asks.
+
+        Args:
+            takes: the files that the model can be given.
+
+        Raises:
+            StoreError: it cannot be read what was asked before.
+        """
+        heard: Sequence[Heard] = [await channel.read(message) for message in turn.messages]
+        files: Sequence[Part] = ()
+        speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
+        if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
+            heard, files = await self._attachments.read(channel, turn.messages, heard, takes)
+        return Asked(await self._context.joined(turn, channel, heard), files, together(speakers))
+
+    def _speaker(self, message: Inbound, name: str) -> Speaker:
+        who = message.who
+        return Speaker(
+            id=who.author,
+            name=name,
+            roles=frozenset(who.roles),
+            is_admin=self._door.is_admin(who),
+            platform=who.platform,
+            workspace=message.spot.workspace,
+        )

@@ -1,0 +1,119 @@
+"""Who comes, and where he is, as the door asks for it.
+
+Discord: a message or interaction of a server tells its author's roles; what is found later does not, and direct
+messages tell nothing of servers. There, it is asked of those servers that are named.
+"""
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import discord
+
+from channels.calls import RefusedError
+from channels.discord.api import DiscordApi
+from channels.discord.hearing import NAME, guild_of
+from channels.intake import Call
+from core.visitors import Spot, Visitor
+
+#: Seconds for which what is known of a member or channel is taken to be the same; and how much of it is kept.
+FRESH = 300.0
+MOST = 10_000
+
+#: Discord's codes for somebody who is not in a server, and for a server in which the bot is not.
+_NOT_THERE = {"10007", "10013", "10004", "50001"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    what: Any
+    at: float
+
+
+class Visits:
+    """Tells it.
+
+    Args:
+        homes: the ids of the servers whose members and roles count in direct messages.
+        looks: whether anything depends on that.
+    """
+
+    def __init__(self, api: DiscordApi, *, homes: Collection[int], looks: bool) -> None:
+        self._api = api
+        self._homes = sorted(homes) if looks else []
+        self._looks = looks
+        self._known = dict[tuple[str, int, int], _Known]()
+
+    async def of_call(self, call: Call, message: discord.Message) -> Call:
+        """The call in a message, with all that the door asks for.
+
+        Raises:
+            SurfaceError: it is not known.
+        """
+        visitor = await self._visitor(guild_of(message), message.author)
+        spot = await self._spot(guild_of(message), message.channel)
+        return replace(call, inbound=replace(call.inbound, visitor=visitor, spot=spot))
+
+    async def of_interaction(self, interaction: discord.Interaction) -> tuple[Visitor, Spot]:
+        """Who presses a button or gives a command.
+
+        Raises:
+            SurfaceError: it is not known.
+        """
+        guild = interaction.guild_id
+        return await self._visitor(guild, interaction.user), await self._spot(guild, interaction.channel)
+
+    async def _visitor(self, guild: int | None, user: discord.abc.User) -> Visitor:
+        if guild is not None:
+            roles = _roles(user) if isinstance(user, discord.Member) else await self._roles_in(guild, user.id)
+            return Visitor(NAME, str(user.id), roles=roles or (), workspaces=(str(guild),))
+        found = [(home, await self._roles_in(home, user.id)) for home in self._homes]
+        there = {home: roles for home, roles in found if roles is not None}
+        every = {role for roles in there.values() for role in roles}
+        return Visitor(NAME, str(user.id), roles=tuple(sorted(every)), workspaces=tuple(map(str, there)))
+
+    async def _spot(self, guild: int | None, channel: Any) -> Spot:
+        if guild is None:
+            return Spot("", str(channel.id) if channel else "", is_direct=True)
+        parents = [channel.parent_id] if isinstance(channel, discord.Thread) else []
+        category = await self._category(channel)
+        above = tuple(str(id_) for id_ in (*parents, category) if id_)
+        return Spot(str(guild), str(channel.id) if channel else "", above)
+
+    async def _category(self, channel: Any) -> int | None:
+        """The one that a channel is in, or the channel of a thread."""
+        place = channel.parent if isinstance(channel, discord.Thread) else channel
+        if place is not None or not self._looks:
+            return getattr(place, "category_id", None)
+        of = await self._asked("category", 0, channel.parent_id, lambda: self._api.channel(channel.parent_id))
+        return getattr(of, "category_id", None)
+
+    async def _roles_in(self, guild: int, user: int) -> tuple[str, ...] | None:
+        """The ids of somebody's roles in a server; None if he is not there."""
+        if not self._looks:
+            return None
+        found: tuple[str, ...] | None = await self._asked("roles", guild, user, lambda: self._ask(guild, user))
+        return found
+
+    async def _ask(self, guild: int, user: int) -> tuple[str, ...] | None:
+        try:
+            member = await self._api.member(guild, user)
+        except RefusedError as refusal:
+            if refusal.code not in _NOT_THERE:
+                raise
+            return None
+        return tuple(map(str, member["roles"]))
+
+    async def _asked(self, kind: str, where: int, what: int, ask: Any) -> Any:
+        key = kind, where, what
+        known = self._known.get(key)
+        if known is None or time.monotonic() - known.at > FRESH:
+            if len(self._known) >= MOST:
+                self._known.pop(next(iter(self._known)))
+            known = self._known[key] = _Known(await ask(), time.monotonic())
+        return known.what
+
+
+def _roles(member: discord.Member) -> tuple[str, ...]:
+    return tuple(str(role.id) for role in member.roles)

@@ -1,0 +1,96 @@
+"""Rates: how many answers a person may ask for, and a place have, within a time.
+
+What counts is what the inbox holds, so all workers count the same, and what comes twice counts once.
+"""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.store.schema import inbox
+
+SECONDS: Mapping[str, float] = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+_RATE = re.compile(r"(?P<most>[1-9]\d{0,5})\s*/\s*(?P<unit>[mhd])")
+
+#: What is noted of a message that was one too many: it is not answered, and none of its words are kept.
+LIMITED = "limited"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """No more than so many within so many seconds."""
+
+    most: int
+    seconds: float
+
+    @classmethod
+    def parse(cls, text: str) -> "Rate":
+        """Read one: `20/h`; `m` is a minute, `d` a day.
+
+        Raises:
+            ValueError: it is none.
+        """
+        found = _RATE.fullmatch(text.strip())
+        if found is None:
+            raise ValueError("it must be a number and a time, such as 20/h (m is a minute, h an hour, d a day)")
+        return cls(int(found["most"]), SECONDS[found["unit"]])
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """What becomes of a message that is one too many.
+
+    Attributes:
+        until: when (seconds since the epoch) its author may ask again.
+    """
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Those that hold; none where it is not given."""
+
+    person: Rate | None = None
+    place: Rate | None = None
+
+    def __bool__(self) -> bool:
+        return self.person is not None or self.place is not None
+
+    async def spent_until(self, connection: AsyncConnection, *, author: str, place: str) -> float | None:
+        """When (seconds since the epoch) whoever speaks may ask again; None if he may now.
+
+        In a transaction that keeps the message if he may: who else speaks for the same person, or at the same place,
+        waits until its end. SQLite: one transaction writes at a time.
+        """
+        now, until = time.time(), list[float]()
+        asked = (
+            (self.person, f"rate of {author}", inbox.c.author == author),
+            (self.place, f"rate of {place}", inbox.c.place == place),
+        )
+        for rate, lock, whose in asked:
+            if rate is None:
+                continue
+            if connection.dialect.name == "postgresql":
+                await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(lock, 0))))
+            counted = whose & (inbox.c.accepted_at > now - rate.seconds) & _is_answered(inbox)
+            newest = sa.select(inbox.c.accepted_at).where(counted).order_by(inbox.c.accepted_at.desc())
+            oldest = (await connection.execute(newest.offset(rate.most - 1).limit(1))).scalar_one_or_none()
+            if oldest is not None:
+                until.append(oldest + rate.seconds)
+        return max(until) if until else None
+
+
+#: None.
+BOUNDLESS = Rates()
+
+
+def _is_answered(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Whether a message asks, or has asked, for an answer that somebody wants of his own accord."""
+    said_for_others = ("overheard", "command", "reset", LIMITED)
+    return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(said_for_others)) & (table.c.kind != "approval")

@@ -1,0 +1,138 @@
+"""Who does something on a platform, and where: what he may do depends on no more than this."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+#: What the id of an author begins with that is a bot.
+BOT = "bot:"
+
+#: By what ADK's state tells who speaks. ADK: what begins so is of one run, and is not stored.
+SPEAKER = "temp:speaker"
+
+#: Whom a rule may name beside ids of people and roles: those who run the bot, and all.
+ADMINS, EVERYONE = "admins", "everyone"
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who does something.
+
+    Attributes:
+        platform: the name of the adapter that saw it.
+        author: the platform's id; of a bot, behind `BOT`.
+        roles: the ids of those that he has there.
+        workspaces: the ids of the workspaces or servers that he is known to belong to.
+        is_external: whether he is from outside of the workspace in which he does it, and visits a shared channel.
+    """
+
+    platform: str
+    author: str
+    roles: tuple[str, ...] = ()
+    workspaces: tuple[str, ...] = ()
+    is_external: bool = False
+
+    @property
+    def is_bot(self) -> bool:
+        return self.author.startswith(BOT)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where he does it.
+
+    Attributes:
+        workspace: the id of the workspace or server; empty for Discord's direct messages.
+        channel: the id of the channel or thread.
+        parents: the ids of what that is a part of: a thread's channel, a channel's category.
+        is_direct: whether it is between people and the bot, and in no channel of a workspace or server.
+    """
+
+    workspace: str = ""
+    channel: str = ""
+    parents: tuple[str, ...] = ()
+    is_direct: bool = False
+
+
+#: Where nothing is known of it.
+NOWHERE = Spot()
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whose rights are asked for.
+
+    Attributes:
+        name: as others know him.
+        roles: the ids of those that he has.
+        is_admin: whether he is one of those who run the bot.
+    """
+
+    id: str
+    name: str
+    roles: frozenset[str] = frozenset()
+    is_admin: bool = False
+
+
+def permits(rule: Collection[str], person: Person) -> bool:
+    """Whether a rule, of ids of people and roles, `ADMINS` and `EVERYONE`, is true of a person."""
+    return (
+        EVERYONE in rule
+        or (ADMINS in rule and person.is_admin)
+        or not {person.id, *person.roles}.difference({""}).isdisjoint(rule)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker(Person):
+    """For whom a run is made, as tools are told.
+
+    Attributes:
+        platform: the name of the adapter that heard him.
+        workspace: the id of the workspace or server in which he speaks.
+    """
+
+    platform: str = ""
+    workspace: str = ""
+
+
+class Told(dict[str, Any]):
+    """A speaker in ADK's state. In an instruction (`{temp:speaker}`) he goes by his name."""
+
+    def __str__(self) -> str:
+        return str(self["name"])
+
+
+def told(speaker: Speaker) -> Told:
+    return Told(
+        id=speaker.id,
+        name=speaker.name,
+        platform=speaker.platform,
+        workspace=speaker.workspace,
+        roles=sorted(speaker.roles),
+        is_admin=speaker.is_admin,
+    )
+
+
+def speaker_in(state: Any) -> Speaker:
+    """The one that ADK's state tells of; somebody with no rights if it tells of none."""
+    found = state.get(SPEAKER)
+    if not isinstance(found, dict):
+        return Speaker("", "")
+    words = {name: str(found.get(name, "")) for name in ("id", "name", "platform", "workspace")}
+    return Speaker(**words, roles=frozenset(found.get("roles", ())), is_admin=found.get("is_admin") is True)
+
+
+def together(speakers: Iterable[Speaker]) -> Speaker:
+    """Several as one, who has the rights that each of them has, and no other."""
+    first, *others = speakers
+    for other in others:
+        first = Speaker(
+            id=first.id if first.id == other.id else "",
+            name=first.name if first.id == other.id else f"{first.name}, {other.name}",
+            roles=first.roles & other.roles,
+            is_admin=first.is_admin and other.is_admin,
+            platform=first.platform,
+            workspace=first.workspace,
+        )
+    return first
