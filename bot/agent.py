@@ -28,6 +28,7 @@ def make_choice(settings: Settings) -> Choice:
         settings.models,
         settings.endpoints,
         is_needed=not settings.agent,
+        fallbacks=settings.model_fallbacks,
         idle_seconds=settings.model_idle_seconds,
     )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ from aiohttp.web import AbstractRouteDef
 
 from bot.agent import make_agent, make_choice, models
 from bot.health import Health
+from bot.money import make_money
 from bot.server import serving
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels import words
@@ -18,6 +19,7 @@ from channels.channel import Channel
 from channels.context import Context
 from channels.desk import Desk
 from channels.discord.channel import DiscordChannel
+from channels.notes import Notes
 from channels.slack.channel import SlackChannel
 from core import garbage
 from core.approvals import Approvals
@@ -92,12 +94,14 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         stack.push_async_callback(choice.aclose)
         app = make_agent(settings, choice, Journal(database))  # before a lease is to be kept: it may take its time
         await adopt(database, app.name)
+        money = make_money(settings, database, choice.asked)
         lease = Lease(database, seconds=settings.lease_seconds)
         await lease.take()
         stack.push_async_callback(lease.give_up)
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)
         await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
+        await stack.enter_async_context(_beside(money.spending.run(), name="spending"))
         if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
@@ -109,7 +113,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         turns, channels, door = Turns(database, lease), dict[str, Channel](), settings.door
 
         async def answer(turn: Turn) -> None:
-            await answerer.answer(turn)
+            async with money.caps.over(turn.meter):
+                await answerer.answer(turn)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         inbox = Inbox(database, sessions, turns, worker, app=app.name, rates=settings.rates)
@@ -125,6 +130,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             Context(database, counter.count, most=settings.context_tokens),
             approvals=approvals,
             door=door,
+            notes=Notes(money.spending, settings.admins),
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
@@ -139,20 +145,15 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             approvals,
             answerer.reask,
             Refusals(database),
+            money.spending,
             door,
             settings.follow,
         )
-        places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
-        if settings.slack is not None:
-            vault = Vault(database, settings.vault_key) if settings.vault_key else None
-            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds, vault)
-            stack.push_async_callback(slack.aclose)
-            routes += slack.routes
-        if settings.discord is not None:
-            discord = channels[DiscordChannel.name] = DiscordChannel(
-                settings.discord, desk, places, bounds, Leadership(database, lease, DiscordChannel.name)
-            )
-            stack.push_async_callback(discord.aclose)
+        routes = list[AbstractRouteDef]()
+        for channel in _channels(settings, desk, database, lease):
+            channels[channel.name] = channel
+            stack.push_async_callback(channel.aclose)
+            routes += channel.routes if isinstance(channel, SlackChannel) else ()
         if not channels:
             raise SettingsError(NO_TOKENS)
         await stack.enter_async_context(_beside(approvals.watch(answerer.reask), name="approvals"))
@@ -160,6 +161,18 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
         await stack.enter_async_context(serving(settings.port, routes))
         yield channels, worker, Health(channels.values(), database)
+
+
+def _channels(
+    settings: Settings, desk: Desk, database: Database, lease: Lease
+) -> Iterator[SlackChannel | DiscordChannel]:
+    places, bounds = Places(database), settings.catch_up
+    if settings.slack is not None:
+        vault = Vault(database, settings.vault_key) if settings.vault_key else None
+        yield SlackChannel(settings.slack, desk, places, bounds, vault)
+    if settings.discord is not None:
+        leadership = Leadership(database, lease, DiscordChannel.name)
+        yield DiscordChannel(settings.discord, desk, places, bounds, leadership)
 
 
 @asynccontextmanager

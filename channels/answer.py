@@ -13,6 +13,7 @@ from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
 from channels.context import Context
 from channels.door import Door
+from channels.notes import Notes, marked
 from channels.reply import FILE_NAME, MOST_MESSAGES, Reply
 from channels.requests import request_buttons, request_text
 from channels.tools import Tools
@@ -52,6 +53,7 @@ class Answerer:
     Args:
         channels: the adapters by name.
         time_limit: the most seconds that one run of the agent may take.
+        notes: finds the words for what is said beside an answer.
         most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
         most_attempts: how often a turn is begun whose worker does not live to its end.
         extras: what may be pressed under an answer.
@@ -69,6 +71,7 @@ class Answerer:
         approvals: Approvals,
         door: Door,
         time_limit: float,
+        notes: Notes | None = None,
         most_messages: int = MOST_MESSAGES,
         most_attempts: int = MOST_ATTEMPTS,
         extras: Set[Extra] = EXTRAS,
@@ -84,6 +87,7 @@ class Answerer:
         self._asking = Asking(turns, context, door, allowance)
         self._conversations = conversations
         self._approvals = approvals
+        self._notes = notes or Notes()
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
@@ -260,7 +264,7 @@ class Answerer:
         try:
             async with asyncio.timeout(self._time_limit):
                 done = await self._agent_said(turn, reply)
-            text, asked = reply.text, list[Approval]()
+            text, asked = marked(reply.text, done.calls, reply.say), list[Approval]()
             files = await self._made(turn.session_id, turn.run or turn.origin)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
@@ -276,7 +280,7 @@ class Answerer:
             raise
         except Exception as error:
             log.error("turn %s failed: %s", turn.id, traced(error))
-            sentence = error.public if isinstance(error, ParleyError) else ParleyError.public
+            sentence = await self._notes.apology(error, turn, reply.say)
             return await self._close(turn, reply, sentence, "failed", _cause(error))
         return await self._show(turn, reply, text, files, asked)
 

@@ -9,7 +9,7 @@ from channels.attachments import Allowance, Attachments
 from channels.channel import Channel, Heard
 from channels.context import Context
 from channels.door import Admission, Door
-from core.inbound import Inbound
+from core.inbound import Inbound, storable
 from core.models.provider import Takes
 from core.turns import Turn, Turns
 from core.visitors import Speaker, together
@@ -59,6 +59,11 @@ class Asking:
         """
         heard: Sequence[Heard] = [await channel.read(message) for message in turn.messages]
         files: Sequence[Part] = ()
+        turn.meter.place = turn.inbound.place
+        turn.meter.people = {
+            f"{message.channel}:{message.author}": storable(one.speaker)
+            for message, one in zip(turn.messages, heard, strict=True)
+        }
         speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
             heard, files = await self._attachments.read(channel, turn.messages, heard, takes)

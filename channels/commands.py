@@ -13,14 +13,16 @@ from channels import words
 from channels.channel import File
 from channels.desk import Desk
 from channels.receipts import Receipts
+from channels.usage import usage
 from channels.words import Words
 from core.errors import StoreError
 from core.inbound import Inbound
 from core.secrets import traced
+from core.visitors import Visitor
 
 log = logging.getLogger(__name__)
 
-Name = Literal["reset", "stop", "help", "status", "model", "export", "mute", "listen"]
+Name = Literal["reset", "stop", "help", "status", "model", "export", "mute", "listen", "usage"]
 
 #: What each of them does.
 COMMANDS: Mapping[Name, str] = {
@@ -31,11 +33,15 @@ COMMANDS: Mapping[Name, str] = {
     "export": words.EXPORT_DOES,
     "mute": words.MUTE_DOES,
     "listen": words.LISTEN_DOES,
+    "usage": words.USAGE_DOES,
     "help": words.HELP_DOES,
 }
 
 #: Those that go by something behind them.
 _WITH_ARGUMENT: frozenset[Name] = frozenset({"model"})
+
+#: Those whose answers are for one alone: not to be said in a message, which all see.
+_PRIVATE: frozenset[Name] = frozenset({"usage"})
 
 _COMMAND = re.compile(rf"[/!]?(?P<name>{'|'.join(get_args(Name))})(?:\s+(?P<argument>[^\s?]+))?[.!]*", re.IGNORECASE)
 
@@ -51,6 +57,7 @@ class Asker:
         sent_at: in seconds since the epoch.
         is_late: see `Call`.
         until: what was said after it (seconds since the epoch) is not meant to be stopped.
+        visitor: who he is to the door.
     """
 
     session_id: str | None
@@ -63,6 +70,7 @@ class Asker:
     sent_at: float = field(default_factory=time.time)
     is_late: bool = False
     until: float = inf
+    visitor: Visitor | None = None
 
     @classmethod
     def of(cls, inbound: Inbound, locale: str, *, is_late: bool = False) -> "Asker":
@@ -128,6 +136,8 @@ class Commands:
         say = words.of(asker.locale)
         if name == "help":
             return Said(_help(say))
+        if name == "usage":
+            return Said(await self._usage(asker, say))
         session = asker.session_id
         may_begin = name == "model"  # is chosen before the first question, too
         if session is None or not (may_begin or await self._desk.inbox.is_session(session)):
@@ -194,6 +204,16 @@ class Commands:
             lines.append(say(words.MUTED))
         return Said("\n".join(f"- {line}" for line in lines))
 
+    async def _usage(self, asker: Asker, say: Words) -> str:
+        return await usage(
+            self._desk.spending,
+            platform=asker.channel,
+            author=asker.author,
+            place=asker.place,
+            is_admin=asker.visitor is not None and self._desk.door.is_admin(asker.visitor),
+            say=say,
+        )
+
     async def _model(self, session: str, place: str, wanted: str, say: Words) -> Said:
         conversations = self._desk.conversations
         others = ", ".join(f"`{model}`" for model in conversations.models)
@@ -215,7 +235,7 @@ def command_in(text: str) -> tuple[Name, str] | None:
     """The command that a message consists of, and what stands behind it; nothing if it is something else."""
     found = _COMMAND.fullmatch(text.strip())
     name = next((name for name in COMMANDS if found and name == found["name"].lower()), None)
-    if found is None or name is None or (found["argument"] and name not in _WITH_ARGUMENT):
+    if found is None or name is None or name in _PRIVATE or (found["argument"] and name not in _WITH_ARGUMENT):
         return None
     return name, (found["argument"] or "").rstrip(".!")
 
@@ -226,4 +246,4 @@ def _help(say: Words) -> str:
 
 
 def _shown(name: Name) -> str:
-    return f"{name} NAME" if name in _WITH_ARGUMENT else name
+    return f"{name} NAME" if name in _WITH_ARGUMENT else f"/{name}" if name in _PRIVATE else name

@@ -9,6 +9,7 @@ from core.conversations import Conversations, Follow
 from core.feedback import Feedback
 from core.inbox import Inbox
 from core.refusals import Refusals
+from core.spending import Spending
 
 
 class Reask(Protocol):
@@ -34,5 +35,6 @@ class Desk:
     approvals: Approvals
     reask: Reask
     refusals: Refusals
+    spending: Spending
     door: Door = field(default_factory=Door)
     follow: Follow = "asker"

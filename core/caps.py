@@ -7,7 +7,8 @@ the turn up has it, and when the turn is counted (`core.spending`) it is free.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -52,14 +53,24 @@ class Caps:
         self._spending = spending
         self._limits = limits
 
-    def watch(self, meter: Meter) -> None:
-        """Have a run ask before each of its calls; without a cap, it need not."""
-        if self._limits:
+    @asynccontextmanager
+    async def over(self, meter: Meter) -> AsyncIterator[None]:
+        """Have a run ask before each of its calls, and count what it has spent at its end; without a cap, neither."""
+        if not self._limits:
+            yield
+            return
 
-            async def ask(model: str, tokens: Callable[[], int]) -> None:
-                await self.reserve(meter, model, tokens())
+        async def ask(model: str, tokens: Callable[[], int]) -> None:
+            await self.reserve(meter, model, tokens())
 
-            meter.ask = ask
+        meter.ask = ask
+        try:
+            yield
+        finally:
+            try:
+                await self._spending.settle(meter.turn)
+            except StoreError as error:
+                log.warning("turn %s: what it has spent is counted later: %s", meter.turn, traced(error))
 
     async def reserve(self, meter: Meter, model: str, tokens: int) -> None:
         """Reserve what a run has spent, and what a call of a model is expected to that reads so many tokens.
@@ -85,15 +96,6 @@ class Caps:
                 await connection.execute(sa.insert(reservations), [{**whose, **row} for row in rows])
         if refusal is not None:
             raise refusal
-
-    async def settle(self, meter: Meter) -> None:
-        """Count what a turn has spent, if it has ended: at once, where there are caps."""
-        if not self._limits:
-            return
-        try:
-            await self._spending.settle(meter.turn)
-        except StoreError as error:
-            log.warning("turn %s: what it has spent is counted later: %s", meter.turn, traced(error))
 
     async def _refusal(self, connection: AsyncConnection, meter: Meter, model: str) -> CapError | None:
         """Why a run may not call a model; None if it may.

@@ -8,6 +8,11 @@
     │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
     ├── StepLimitError           the agent took as many steps as one run may have
+    ├── CapError                 nothing more may be spent today
+    │   ├── PersonCapError           by who asks
+    │   ├── PlaceCapError            at this place
+    │   ├── ModelCapError            on this model
+    │   └── DayCapError              at all
     ├── SurfaceError             the platform will not show a reply, whatever is tried
     ├── DeafError                a platform says nothing any more: the process is to be started anew
     └── ProviderError            the model could not answer
@@ -18,6 +23,7 @@
         ├── ProviderStalledError     the stream ended without saying that it was done
         │   └── ProviderSilentError      it says nothing for longer than it may
         ├── ProviderRequestError     the provider refused the request as it is
+        │   └── TooLongError             it is more than the model can read at once
         └── ContentBlockedError      the provider's safety rules withheld the answer
 
 `str(error)` is for operators and is free of secrets; the text of a foreign exception is kept in
@@ -172,6 +178,10 @@ class ProviderSilentError(ProviderStalledError):
 
 class ProviderRequestError(ProviderError):
     public = "The model did not accept this request."
+
+
+class TooLongError(ProviderRequestError):
+    """It is more than the model can read at once."""
 
 
 class ContentBlockedError(ProviderError):

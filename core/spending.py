@@ -166,12 +166,12 @@ async def count(connection: AsyncConnection, prices: Prices, *which: sa.ColumnEl
     ended = (await connection.execute(query)).all()
     if not ended:
         return 0
-    added, costs = dict[tuple[str, ...], list[Any]](), list[dict[str, Any]]()
+    added, costs = dict[tuple[str, str, str, str], list[Any]](), list[dict[str, Any]]()
     for turn in ended:
         usage = turn.usage or {}
         shares = list(shared(calls_in(usage), usage.get("people", {}), prices))
         costs.append({"the_turn": turn.id, "the_cost": sum(share.cost for _, _, share in shares)})
-        day, place = usage.get("day") or day_of(turn.created_at), usage.get("place", "")
+        day, place = str(usage.get("day") or day_of(turn.created_at)), str(usage.get("place", ""))
         for person, model, share in shares:
             key = day, person, place, model
             row = added.setdefault(key, ["", *(0 for _ in _SUMS)])

@@ -85,10 +85,12 @@ class Interactions:
             return
         with self._work.under_way():
             await self._answers.acknowledge(interaction, ephemeral=True)
-            if refusal := (await self._seen(interaction)).refusal:
-                said = Said(refusal)
+            seen = await self._seen(interaction)
+            if seen.refusal:
+                said = Said(seen.refusal)
             else:
-                said = await self._intake.commands.run(name, argument, self._asker(interaction))
+                asker = replace(self._asker(interaction), visitor=seen.visitor)
+                said = await self._intake.commands.run(name, argument, asker)
             await self._answer(interaction, said)
 
     async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:

@@ -22,8 +22,10 @@ from core.errors import StoreError, SurfaceError
 from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
+from core.prices import Prices
 from core.refusals import Refusals
 from core.sessions.service import SessionService
+from core.spending import Spending
 from core.states import Ended
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -76,6 +78,7 @@ class Place:
             Approvals(self.database, self.turns, self.worker),
             self._reask,
             Refusals(self.database),
+            Spending(self.database, Prices()),
             self.door,
             follow,
         )

@@ -30,10 +30,12 @@ from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
 from core.places import Places
+from core.prices import Prices
 from core.rates import BOUNDLESS, Rates
 from core.refusals import Refusals
 from core.runtime import AgentRuntime
 from core.sessions.service import SessionService
+from core.spending import Spending
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
@@ -139,6 +141,7 @@ async def core_of(
             approvals,
             answerer.reask,
             Refusals(database),
+            Spending(database, Prices()),
             door,
             follow,
         )
