@@ -25,8 +25,9 @@ async def usage(spending: Spending, *, platform: str, author: str, place: str, i
     told: list[tuple[str, str | None, str | None]] = [
         (words.USAGE_YOURS, person, None),
         (words.USAGE_HERE, None, place),
+        *([(words.USAGE_ALL, None, None)] if is_admin else []),
     ]
-    for sentence, who, where in [*told, *([(words.USAGE_ALL, None, None)] if is_admin else [])]:
+    for sentence, who, where in told:
         (of_day,), (of_month,) = [
             await spending.spent(since=since, person=who, place=where) for since in (today, month)
         ]

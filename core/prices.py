@@ -132,7 +132,9 @@ def _price(said: Any) -> Price | None:
 
 def _amount(value: Any) -> int | None:
     """Of a token, out of that for a million."""
-    if isinstance(value, bool) or not isinstance(value, int | Decimal) or not 0 <= value <= _MOST:  # nor NaN
+    if isinstance(value, bool) or not isinstance(value, int | Decimal) or not Decimal(value).is_finite():
         return None
     amount = Decimal(value) * 10**_DIGITS
+    if not 0 <= value <= _MOST:
+        return None
     return int(amount) if amount == int(amount) else None

@@ -89,7 +89,7 @@ class Fallbacks:
         names = [model, *(name for name in self.offered if name != model)]
         if len(names) == 1:
             return names
-        now = asyncio.get_running_loop().time()
+        now = _now()
         return [name for name in names if name not in self._troubles or self._troubles[name].until <= now] or names
 
     def _fail(self, model: str) -> None:
@@ -97,4 +97,8 @@ class Fallbacks:
             return
         before = self._troubles.get(model)
         pause = min(before.pause * 2, LONGEST_PAUSE) if before else FIRST_PAUSE
-        self._troubles[model] = _Trouble(pause, asyncio.get_running_loop().time() + pause)
+        self._troubles[model] = _Trouble(pause, _now() + pause)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
