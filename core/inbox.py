@@ -22,7 +22,7 @@ from core.store.notices import CHANNEL
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
-from core.store.upsert import insert_new, insert_of
+from core.store.upsert import insert_of
 from core.turns import ANEW, RESET, STOP, WITHDRAWN, Kind, Turns
 from core.waiting import Again, generation_of, is_known, is_under_way, is_waiting, readable, row_of
 from core.worker import Worker
@@ -104,7 +104,7 @@ class Inbox:
                 accepted = await self._keep(connection, inbound)
                 await self._turns.announce(connection)
                 return accepted
-            await insert_new(connection, inbox, {**row_of(inbound, generation_of(inbound)), "outcome": LIMITED})
+            await _note(connection, inbound, LIMITED)
             return Limited(until)
 
         return await self._write(work)
@@ -217,10 +217,8 @@ class Inbox:
         Raises:
             StoreError: it could not be kept.
         """
-        values = {**row_of(inbound, generation_of(inbound)), "outcome": "command"}
         async with self._database.write() as connection:
-            noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
-            return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
+            return await _note(connection, inbound, "command")
 
     async def reset(self, inbound: Inbound, *, is_late: bool = False) -> list[Inbound] | None:
         """Keep a message that starts its session over, and do so: what is stored of the session goes, what
@@ -332,6 +330,13 @@ class Inbox:
         over = here & ~is_waiting(inbox) & ~needed
         await connection.execute(sa.update(inbox).where(over).values(inbound=None, revised=None))
         return [message for said in dropped if (message := readable(said))]
+
+
+async def _note(connection: AsyncConnection, inbound: Inbound, outcome: str) -> bool:
+    """Keep a message without its words; whether it was not here before."""
+    values = {**row_of(inbound, generation_of(inbound)), "outcome": outcome}
+    noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
+    return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
 
 
 def _keeps(dialect: str) -> sa.Insert:

@@ -18,7 +18,8 @@ from core.results import told
 from core.secrets import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
-from core.tools import TOOL_SECONDS, ToolAdapter, contain, is_idempotent
+from core.tools import TOOL_SECONDS, ToolAdapter, contain, is_allowed, is_idempotent
+from core.visitors import speaker_in
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ class GuardPlugin(BasePlugin):
             StoreError: the call cannot be written into the journal; it is not made.
         """
         contain(tool, self._tool_seconds)
+        if not is_allowed(tool, speaker_in(tool_context.state)):
+            return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
         if not isinstance(tool, ToolAdapter) or tool.always:
             allow(tool_context, tool.name)
         if isinstance(tool, TransferToAgentTool):

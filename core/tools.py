@@ -20,6 +20,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from core.errors import ToolError
+from core.visitors import Person, permits
 
 #: Tools have threads of their own: one that hangs must not take those by which names are resolved.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
@@ -43,6 +44,7 @@ class Tool:
         confirm: whether a person is asked before each call.
         approvers: who may decide then: see `core.approvals`. None for those who may by the settings.
         always: whether a person may allow all calls of the tool in a session at once.
+        allowed: for whom alone it may be called: see `allowed`. None for all.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Tool:
     confirm: bool = False
     approvers: Sequence[str] | None = None
     always: bool = True
+    allowed: Sequence[str] | None = None
 
 
 class ToolAdapter(BaseTool):
@@ -64,6 +67,8 @@ class ToolAdapter(BaseTool):
         self.idempotent = tool.idempotent
         self.approvers = None if tool.approvers is None else tuple(tool.approvers)
         self.always = tool.always
+        if tool.allowed is not None:
+            allowed(*tool.allowed)(self)
 
     async def check_require_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
         del args, tool_context
@@ -98,6 +103,24 @@ def idempotent(tool: AnyTool) -> AnyTool:
 def is_idempotent(tool: BaseTool) -> bool:
     """Whether a tool is marked, or the function that it is made of."""
     return any(getattr(marked, "idempotent", False) is True for marked in (tool, getattr(tool, "func", None)))
+
+
+def allowed(*who: str) -> Callable[[AnyTool], AnyTool]:
+    """Mark a function, or a tool of ADK's, as one that may be called only for some: `admins`, and ids of people and
+    roles. Where several speak at once, it may be called only if it may be for each of them.
+    """
+
+    def mark(tool: AnyTool) -> AnyTool:
+        tool.__dict__["allowed"] = who
+        return tool
+
+    return mark
+
+
+def is_allowed(tool: BaseTool, speaker: Person) -> bool:
+    """Whether a tool may be called for somebody."""
+    rules = (getattr(marked, "allowed", None) for marked in (tool, getattr(tool, "func", None)))
+    return all(permits(rule, speaker) for rule in rules if isinstance(rule, tuple))
 
 
 def contain(tool: BaseTool, seconds: float = TOOL_SECONDS) -> None:

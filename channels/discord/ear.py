@@ -121,7 +121,9 @@ class Ear:
 
         async def note() -> None:
             where = place_of(guild, channel)
-            await self._conversations.stop(where if thread is None else f"{where}:{thread}", author=None)
+            sessions = [where] if thread is None else [f"{where}:{thread}", f"{place_of(guild, thread)}:{thread}"]
+            for session in sessions:
+                await self._conversations.stop(session, author=None)
 
         await self._note(guild, note)
 

@@ -157,8 +157,11 @@ def threaded(call: Call) -> Call | None:
 
 
 def place(guild: int | None, channel: discord.abc.Snowflake) -> str:
-    """Where the conversation is: a channel with its threads, or direct messages."""
-    return place_of(guild, (channel.parent_id if isinstance(channel, discord.Thread) else None) or channel.id)
+    """Where the conversation is: a channel with its threads, or direct messages; of a private thread, which not all
+    read who read the channel, the thread.
+    """
+    parent = channel.parent_id if isinstance(channel, discord.Thread) and not channel.is_private() else None
+    return place_of(guild, parent or channel.id)
 
 
 def place_of(guild: int | None, channel: int) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from sandbox.discord.api import Api
-from sandbox.discord.guild import Channel, new_id
+from sandbox.discord.guild import Channel
 from sandbox.discord.payloads import Json
 from sandbox.discord.requests import Reply, Request, invalid
+from sandbox.discord.snowflakes import new_id
 
 SLASH, USER, MESSAGE = 1, 2, 3
 #: Of each type, for an app; and what a slash command may have.

@@ -8,9 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sandbox.discord.guild import Attachment, Content, new_id
+from sandbox.discord.guild import Attachment, Content
 from sandbox.discord.parts import walked
 from sandbox.discord.requests import EMPTY_MESSAGE, TOO_LARGE, Body, DiscordError, invalid
+from sandbox.discord.snowflakes import new_id
 
 TEXT = 2000
 EMBEDS, EMBED_TEXT, ALL_EMBEDS_TEXT = 10, 4096, 6000

@@ -70,7 +70,7 @@ class Directory:
     def _member(self, request: Request) -> Reply:
         self._api.check_guild(request)
         user = self._guild.users.get(request.ids["user"])
-        if user is None:
+        if user is None or user.id in self._guild.roles.left:
             raise DiscordError(404, UNKNOWN_MEMBER, "Unknown Member")
         return Reply(self._payloads.member(user))
 

@@ -5,8 +5,9 @@ from time import time
 
 from aiohttp import web
 
-from sandbox.discord.guild import Attachment, Guild, new_id
+from sandbox.discord.guild import Attachment, Guild
 from sandbox.discord.journal import Journal
+from sandbox.discord.snowflakes import new_id
 
 
 def attached(name: str, data: bytes) -> Attachment:

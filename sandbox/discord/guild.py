@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from time import monotonic, time
+from time import monotonic
 from typing import Any, Literal
 
 from sandbox.discord.mentions import Mentions, mentions, shown
-
-#: What Discord counts its milliseconds from: the first second of 2015.
-EPOCH = 1_420_070_400_000
+from sandbox.discord.roles import Roles
+from sandbox.discord.snowflakes import new_id
 
 ChangeKind = Literal["posted", "updated", "deleted", "ephemeral", "reaction_added", "reaction_removed"]
 ChannelKind = Literal["text", "forum", "thread", "dm", "group"]
@@ -17,19 +16,6 @@ ChannelKind = Literal["text", "forum", "thread", "dm", "group"]
 # Message types and flags: docs.discord.com/developers/resources/message.
 DEFAULT, PIN, JOIN, REPLY, CHAT_COMMAND, THREAD_STARTER, MENU_COMMAND = 0, 6, 7, 19, 20, 21, 23
 HAS_THREAD, EPHEMERAL, LOADING = 1 << 5, 1 << 6, 1 << 7
-
-
-class _Snowflakes:
-    def __init__(self) -> None:
-        self._last = 0
-
-    def __call__(self) -> str:
-        """A snowflake: the milliseconds since `EPOCH` in its upper bits; each is greater than the one before."""
-        self._last = max(self._last + 1, int(time() * 1000) - EPOCH << 22)
-        return str(self._last)
-
-
-new_id = _Snowflakes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +38,8 @@ class Channel:
         user: of direct messages, the person.
         owner: of a thread, who began it.
         participants: of a thread, who has joined it.
+        category: the id of the one that it is in.
+        is_private: of a thread, whether only who was added to it sees it.
         archived, locked: of a thread; a message opens an archived one again, unless it is locked.
     """
 
@@ -64,6 +52,8 @@ class Channel:
     user: User | None = None
     owner: str | None = None
     participants: set[str] = field(default_factory=set)
+    category: str | None = None
+    is_private: bool = False
     archived: bool = False
     locked: bool = False
     auto_archive: int = 1440
@@ -94,7 +84,8 @@ class Channel:
 
     def admits(self, user_id: str) -> bool:
         place = self.parent or self
-        return place.members is None or user_id in place.members
+        sees = not self.is_private or user_id in self.participants
+        return sees and (place.members is None or user_id in place.members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +218,7 @@ class Guild:
         self.bot_role = new_id()
         #: Discord: a role of the same id as the server is `@everyone`.
         self.users: dict[str, User] = {self.bot.id: self.bot}
+        self.roles = Roles(new_id)
         self.channels: dict[str, Channel] = {}
         self.owner: User | None = None
         #: The server's language; and by id, that of people who have another one, and what people may not do there.
@@ -266,16 +258,26 @@ class Guild:
         )
 
     def start_thread(
-        self, parent: Channel, name: str, owner: User, *, root: Message | None = None, auto_archive: int = 1440
+        self,
+        parent: Channel,
+        name: str,
+        owner: User,
+        *,
+        root: Message | None = None,
+        guests: Sequence[str] = (),
+        auto_archive: int = 1440,
     ) -> Channel:
-        """Begin a thread, of a message (then it has the message's id) or of the channel itself."""
+        """Begin a thread, of a message (then it has the message's id) or of the channel itself: with `guests`, one that
+        nobody else sees.
+        """
         thread = Channel(
             root.id if root else new_id(),
             name,
             "thread",
             parent=parent,
             owner=owner.id,
-            participants={owner.id},
+            participants={owner.id, *guests},
+            is_private=bool(guests),
             auto_archive=auto_archive,
         )
         self._add(thread)

@@ -26,7 +26,6 @@ from sandbox.discord.guild import (
     Message,
     Origin,
     User,
-    new_id,
 )
 from sandbox.discord.parts import walked
 from sandbox.discord.payloads import Json
@@ -43,6 +42,7 @@ from sandbox.discord.requests import (
     Request,
     invalid,
 )
+from sandbox.discord.snowflakes import new_id
 
 ACK_TIMEOUT = 3.0
 TOKEN_LIFE = 15 * 60.0

@@ -9,13 +9,16 @@ from time import time
 from typing import Any
 from urllib.parse import quote
 
-from sandbox.discord.guild import EPOCH, REPLY, THREAD_STARTER, Attachment, Channel, Guild, Message, User
+from sandbox.discord.guild import REPLY, THREAD_STARTER, Attachment, Channel, Guild, Message, User
 from sandbox.discord.parts import besides, numbered
 from sandbox.discord.permissions import FLAGS, PERMISSIONS, bits
+from sandbox.discord.roles import Role
+from sandbox.discord.snowflakes import EPOCH
 
 Json = dict[str, Any]
 
 CHANNEL_TYPES = {"text": 0, "dm": 1, "group": 3, "thread": 11, "forum": 15}
+PRIVATE_THREAD = 12
 GUILD_NAME = "Sandbox"
 
 
@@ -71,7 +74,7 @@ class Payloads:
 
     def member(self, user: User, *, with_user: bool = True) -> Json:
         return {
-            "roles": [self._guild.bot_role] if user == self._guild.bot else [],
+            "roles": [self._guild.bot_role] if user == self._guild.bot else self._guild.roles.of(user.id),
             "nick": None,
             "avatar": None,
             "banner": None,
@@ -118,7 +121,7 @@ class Payloads:
         messages = self._guild.messages(channel)
         about: Json = {
             "id": channel.id,
-            "type": CHANNEL_TYPES[channel.kind],
+            "type": PRIVATE_THREAD if channel.is_private else CHANNEL_TYPES[channel.kind],
             "last_message_id": messages[-1].id if messages else None,
             "flags": 0,
         }
@@ -136,7 +139,7 @@ class Payloads:
             "position": list(self._guild.channels).index(channel.id) if channel.id in self._guild.channels else 0,
             "permission_overwrites": self._overwrites(channel),
             "nsfw": False,
-            "parent_id": None,
+            "parent_id": channel.category,
             "topic": None,
         }
         if channel.kind == "forum":
@@ -200,7 +203,7 @@ class Payloads:
             "features": ["COMMUNITY"] if guild.locale != "en-US" else [],  # Discord: others cannot choose a language
             "emojis": [],
             "stickers": [],
-            "roles": [self._everyone(), self._bot_role()],
+            "roles": [self._everyone(), self._bot_role(), *map(self._role, self._guild.roles.all.values())],
             "afk_timeout": 300,
             "widget_enabled": False,
             "max_members": 500_000,
@@ -236,6 +239,9 @@ class Payloads:
         bot = self._guild.bot
         about = {"id": self._guild.bot_role, "name": bot.display_name, "position": 1, "managed": True}
         return self._everyone() | about | {"tags": {"bot_id": bot.id}}
+
+    def _role(self, role: Role) -> Json:
+        return self._everyone() | {"id": role.id, "name": role.name, "position": 2, "permissions": "0"}
 
     def allowed(self) -> str:
         """The bot's permissions."""

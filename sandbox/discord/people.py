@@ -33,6 +33,19 @@ class People:
         self._events.joined(user)
         return user
 
+    def give_role(self, user: User | str, name: str) -> str:
+        """Give somebody a role; its id."""
+        return self._guild.roles.give(name, self._user(user).id).id
+
+    def leave(self, user: User | str) -> None:
+        """Let somebody leave the server; he can still write to the bot alone."""
+        self._guild.roles.left.add(self._user(user).id)
+
+    async def start_private_thread(self, user: User | str, channel: Channel | str, name: str) -> Channel:
+        """Begin a thread that nobody sees but its author, and the bot, which is added to it."""
+        author = self._user(user)
+        return self._guild.start_thread(self._place(author, channel), name, author, guests=[self._guild.bot.id])
+
     async def say(
         self,
         user: User | str,

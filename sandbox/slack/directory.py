@@ -25,6 +25,7 @@ class Directory:
         api.add("team.info", self.team_info, scope="team:read")
         api.add("users.info", self.users_info, scope="users:read")
         api.add("users.list", self.users_list, scope="users:read")
+        api.add("usergroups.list", self.usergroups_list, scope="usergroups:read")
         api.add("conversations.info", self.conversations_info)
         api.add("conversations.list", self.conversations_list)
         api.add("conversations.open", self.conversations_open)
@@ -61,6 +62,13 @@ class Directory:
             "cache_ts": self._payloads.now(),
             "response_metadata": {"next_cursor": cursor},
         }
+
+    def usergroups_list(self, arguments: Arguments) -> dict[str, Any]:
+        groups = [self._payloads.group(group) for group in self._workspace.groups.values()]
+        if not arguments.flag("include_users"):
+            for group in groups:
+                group.pop("users")
+        return {"usergroups": groups}
 
     def conversations_info(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._api.channel(arguments)

@@ -130,6 +130,12 @@ class Events:
         is_granted = subscription in self._subscriptions and (scope is None or scope in self._scopes)
         return is_granted and self._workspace.bot.id in channel.members
 
+    def _is_shared(self, channel: str) -> bool:
+        """Whether people of another workspace are in a channel."""
+        place = self._workspace.channels.get(channel)
+        known = map(self._workspace.users.get, place.members) if place else ()
+        return any(user is not None and user.team not in ("", self._workspace.team_id) for user in known)
+
     def _send(self, event: dict[str, Any]) -> None:
         authorization = {
             "enterprise_id": None,
@@ -148,7 +154,7 @@ class Events:
                 "event_id": new_id("Ev"),
                 "event_time": int(float(event["event_ts"])),
                 "authorizations": [authorization],
-                "is_ext_shared_channel": False,
+                "is_ext_shared_channel": self._is_shared(str(event.get("channel") or "")),
                 "event_context": "4-" + secrets.token_urlsafe(48),
             }
         )

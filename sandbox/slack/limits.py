@@ -81,6 +81,7 @@ RATES: Mapping[str, Sequence[Rate]] = {
     "reactions.add": [TIER_3],
     "reactions.remove": [TIER_2],
     "team.info": [TIER_3],
+    "usergroups.list": [TIER_2],
     "users.info": [TIER_4],
     "users.list": [TIER_2],
     "views.open": [TIER_4],

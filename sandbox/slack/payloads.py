@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sandbox.slack.markup import block_id, rich_text
-from sandbox.slack.workspace import Channel, File, Message, User, Workspace
+from sandbox.slack.workspace import Channel, File, Group, Message, User, Workspace
 
 TEAM_DOMAIN = "sandbox"
 
@@ -34,7 +34,8 @@ class Payloads:
             "username": message.username,
             "text": message.content.text,
             "ts": message.ts,
-            "team": None if message.user is None else self._workspace.team_id,
+            "team": None if message.user is None else self._home(message.user),
+            "user_team": self._home(message.user) if self._is_foreign(message.user) else None,
             "bot_profile": self.bot_profile() if own else None,
             "blocks": self.blocks(message) or None,
             "attachments": list(message.attachments) or None,
@@ -53,6 +54,14 @@ class Payloads:
                 "files": [self._told(message, file) for file in message.files],
             }
         return {name: value for name, value in fields.items() if value is not None}
+
+    def _home(self, user: str | None) -> str:
+        known = self._workspace.users.get(user or "")
+        return (known.team if known else "") or self._workspace.team_id
+
+    def _is_foreign(self, user: str | None) -> bool:
+        """Slack: in a channel that is shared, an event tells where somebody from outside belongs."""
+        return self._home(user) != self._workspace.team_id
 
     def found(self, message: Message, *, metadata: bool = False) -> dict[str, Any]:
         """A message as `conversations.history` and `.replies` tell it."""
@@ -208,6 +217,24 @@ class Payloads:
             "updated": 1_700_000_000,
             "is_email_confirmed": True,
             "who_can_share_contact_card": "EVERYONE",
+        }
+
+    def group(self, group: Group) -> dict[str, Any]:
+        """A user group, with its members."""
+        return {
+            "id": group.id,
+            "team_id": self._workspace.team_id,
+            "is_usergroup": True,
+            "name": group.name,
+            "description": "",
+            "handle": group.name,
+            "is_external": False,
+            "date_create": 1_700_000_000,
+            "date_update": 1_700_000_000,
+            "date_delete": 0,
+            "created_by": self._workspace.bot.id,
+            "user_count": len(group.members),
+            "users": list(group.members),
         }
 
     def channel(self, channel: Channel) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from sandbox.slack.socket_mode import SocketMode
 from sandbox.slack.streams import Streams
 from sandbox.slack.views import Views
 from sandbox.slack.web_api import SCOPES, WebApi
-from sandbox.slack.workspace import Change, Channel, Message, User, Workspace, new_id
+from sandbox.slack.workspace import Change, Channel, Group, Message, User, Workspace, new_id
 
 T = TypeVar("T")
 
@@ -225,13 +225,19 @@ class SlackSandbox(Hands):
         self._api.renew(revoked, self.bot_token)
         self._events.uninstalled()
 
-    def add_user(self, name: str, real_name: str | None = None, *, locale: str = "en-US") -> User:
-        """Add a person, who joins `general`."""
-        user = self._workspace.add_user(name, real_name or name.title(), locale=locale)
+    def add_user(self, name: str, real_name: str | None = None, *, locale: str = "en-US", team: str = "") -> User:
+        """Add a person, who joins `general`; with a `team`, one of another workspace, with which that is shared."""
+        user = self._workspace.add_user(name, real_name or name.title(), locale=locale, team=team)
         self.people[name] = user
         if "general" in self.channels:
             self.channels["general"].members.add(user.id)
         return user
+
+    def add_group(self, name: str, *users: User | str) -> str:
+        """Add a user group of these people; its id."""
+        group = Group(new_id("S"), name, tuple(self._user(user).id for user in users))
+        self._workspace.groups[group.id] = group
+        return group.id
 
     def add_channel(self, name: str, *, private: bool = False, members: Iterable[User | str] | None = None) -> Channel:
         """Add a channel; everybody is in it if `members` are not given. The bot always is."""

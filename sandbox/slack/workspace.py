@@ -29,6 +29,16 @@ class User:
     real_name: str
     is_bot: bool = False
     locale: str = "en-US"
+    team: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A user group."""
+
+    id: str
+    name: str
+    members: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +232,15 @@ class Workspace:
         self.bot = User(new_id("U"), "parley", "Parley", is_bot=True)
         self.users: dict[str, User] = {self.bot.id: self.bot}
         self.channels: dict[str, Channel] = {}
+        self.groups: dict[str, Group] = {}
         self._messages: dict[str, dict[str, Message]] = {}
 
     # People and places
 
-    def add_user(self, name: str, real_name: str, *, locale: str = "en-US") -> User:
+    def add_user(self, name: str, real_name: str, *, locale: str = "en-US", team: str = "") -> User:
         if self.user_named(name) is not None:
             raise ValueError(f"there is a user named {name} already")
-        user = User(new_id("U"), name, real_name, locale=locale)
+        user = User(new_id("U"), name, real_name, locale=locale, team=team or self.team_id)
         self.users[user.id] = user
         return user
 

@@ -89,5 +89,5 @@ async def test_a_press_where_the_bot_does_not_serve_any_more_is_told_so(
         seen = await press(bot, "ada", answer, words.GOOD)
         await server.wait_for(lambda: [one.text for one in seen] == [words.NOT_HERE])
         server.faults.fail("POST /webhooks/{application}/{token}", status=403, code=50013)
-        await press(bot, "ada", answer, words.GOOD)
+        await press(bot, "grace", answer, words.GOOD)
         await until(lambda: "who has pressed a button cannot be told: whisper: 50013" in caplog.text)

@@ -193,7 +193,7 @@ OUTSIDE = {"user_team": "T2", "team": "T2"}
 
 
 @pytest.mark.parametrize(
-    ("event", "envelope", "is_heard"),
+    ("event", "envelope", "is_ours"),
     [
         (OUTSIDE, {"is_ext_shared_channel": True}, False),
         ({"team": "T2"}, {"is_ext_shared_channel": True}, False),

@@ -1,0 +1,23 @@
+"""What attacks go through: the real clients against the sandboxes, with the whole bot behind."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sandbox.discord import DiscordSandbox
+from sandbox.slack import SlackSandbox
+from tests.channels.discord.conftest import discord_of, nothing_stays_and_nobody_waits
+
+__all__ = ["nothing_stays_and_nobody_waits"]
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackSandbox]:
+    async with SlackSandbox(rate_limits=False) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[DiscordSandbox]:
+    async with discord_of(rate_limits=False) as sandbox:
+        yield sandbox

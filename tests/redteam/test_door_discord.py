@@ -1,0 +1,162 @@
+"""Those who may not speak with the bot in Discord try every way in."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from channels import words
+from channels.context import END
+from channels.door import DIRECT, Rules
+from core.store.schema import metadata
+from sandbox.discord import DiscordSandbox, Message
+from tests.channels.discord.conftest import Bot, running
+
+TELL = "POST /users/@me/channels"
+
+
+def echo(asked: Any) -> str:
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+
+
+def told(bot: Bot, user: str) -> list[str]:
+    """What the bot has said to somebody directly."""
+    return [message.text for message in bot.own(bot.server.open_dm(user))]
+
+
+def seen_by_all(bot: Bot) -> list[str]:
+    return [m.text for name in ("general", "random") for m in bot.own(name) if m.ephemeral_to is None]
+
+
+async def says(bot: Bot, message: Message, text: str) -> None:
+    await bot.server.wait_for(lambda: message.text == text)
+
+
+async def heard(bot: Bot) -> None:
+    """All that was told until now has been dealt with: somebody else, who speaks last, is answered."""
+    last = await bot.server.say("linus", bot.server.open_dm("linus"), "last")
+    await bot.says(last, "heard: last")
+    await bot.channel._intake.settle(20)
+
+
+async def stands(bot: Bot, said: str) -> list[str]:
+    """The tables in which these words stand."""
+    async with bot.database.read() as connection:
+        rows = [
+            (table.name, row) for table in metadata.sorted_tables for row in await connection.execute(sa.select(table))
+        ]
+    return [name for name, row in rows if said in str(row)]
+
+
+async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    role = server.give_role("grace", "banned")
+    rules = Rules(block=frozenset({f"role:{role}"}), allow=frozenset({f"guild:{server.guild_id}"}))
+    async with running(server, tmp_path, echo, rules=rules, auto_thread=True) as bot:
+        message = await server.say("ada", "general", "this")
+        thread = await server.start_thread("ada", message, "a thread")
+        question = await bot.ask("ada", thread, "one")
+        (answer,) = await bot.says(question, "heard: Ada Lovelace: one")
+        shown, threads = seen_by_all(bot), len(server.threads("general"))
+        await bot.ask("grace", "general", "sesame open")
+        await server.wait_for(lambda: told(bot, "grace") == [words.NOT_YOU])
+        await bot.ask("grace", "general", "sesame again")
+        await server.say("grace", thread, "sesame there")
+        await server.say("grace", server.open_dm("grace"), "sesame alone")
+        await server.say("grace", thread, "sesame reply", reply_to=answer)
+        edited = await server.say("grace", "random", "sesame quiet")
+        await server.edit("grace", edited, f"{bot.mention} sesame quiet")
+        for name in ("reset", "stop", "help", "status", "model", "export", "mute", "listen"):
+            (one,) = await server.command("grace", "general", name)
+            await says(bot, one, words.NOT_YOU)
+            assert one.ephemeral_to == server.people["grace"]
+        for one in (
+            *await server.command("grace", "general", "ask", question="sesame?"),
+            *await server.choose("grace", message, words.ASK_ABOUT),
+        ):
+            await says(bot, one, words.NOT_YOU)
+        assert await server.complete("grace", "general", "model", "name", "o") == []
+        for custom_id in answer.buttons.values():
+            assert await server.press("grace", answer, custom_id) == []
+        await heard(bot)
+        assert told(bot, "grace") == [words.NOT_YOU]
+        assert (seen_by_all(bot), len(server.threads("general"))) == (shown, threads)
+        assert len(await bot.inbox_rows()) == 2
+        assert await stands(bot, "sesame") == []
+
+
+async def test_who_cannot_be_written_to_gets_a_sign_and_another_bot_gets_nothing(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    rules = Rules(frozenset({f"user:{server.people['linus'].id}"}))
+    async with running(server, tmp_path, echo, rules=rules) as bot:
+        server.faults.fail(TELL, status=403, code=50007, times=1)
+        said = await bot.ask("ada", "general", "hello")
+        await server.wait_for(lambda: list(said.reactions) == ["🚫"])
+        for webhook in (False, True):
+            await server.bot_says(f"robot {webhook}", "general", f"{bot.mention} hello", webhook=webhook)
+        await heard(bot)
+        assert seen_by_all(bot) == []
+        assert len(await bot.inbox_rows()) == 1
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+async def test_directly_writes_who_is_in_a_server_that_is_named_with_the_roles_that_he_has_there(
+    server: DiscordSandbox, tmp_path: Path, *, has_left: bool
+) -> None:
+    role = server.give_role("ada", "team")
+    server.give_role("linus", "team")
+    if has_left:
+        server.leave("ada")
+    rules = Rules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
+    async with running(server, tmp_path, echo, rules=rules) as bot:
+        alone = server.open_dm("ada")
+        await server.say("ada", alone, "hello")
+        await server.say("grace", server.open_dm("grace"), "hello")
+        await server.wait_for(lambda: told(bot, "ada") == [words.NOT_YOU if has_left else "heard: hello"])
+        await server.wait_for(lambda: told(bot, "grace") == [words.NOT_YOU])
+        await server.command("ada", server.open_group("group", "ada", "grace"), "help")
+        await heard(bot)
+
+
+async def test_a_category_a_channel_and_its_threads_are_one_and_who_has_it_for_himself_is_a_stranger(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    secret = server.add_channel("secret")
+    secret.category = "4711"
+    rules = Rules(frozenset({"channel:4711", DIRECT}))
+    async with running(server, tmp_path, echo, rules=rules) as bot:
+        thread = await server.start_thread("ada", await server.say("ada", secret, "root"), "a thread")
+        for place in (secret, thread):
+            await bot.says(await bot.ask("ada", place, "one"), "heard: Ada Lovelace: one")
+        await bot.ask("ada", "general", "one")
+        await server.wait_for(lambda: told(bot, "ada") == [words.NOT_HERE])
+        (seen,) = await server.command("ada", server.add_abroad("abroad", "ada"), "ask", question="may I?")
+        await server.wait_for(lambda: seen.text == words.NOT_HERE)
+
+
+async def test_what_was_said_in_a_gap_goes_through_the_same_door(server: DiscordSandbox, tmp_path: Path) -> None:
+    role = server.give_role("grace", "banned")
+    async with running(server, tmp_path, echo) as bot:
+        for user in ("ada", "grace"):
+            await bot.says(await bot.ask(user, "general", "one"), f"heard: {server.people[user].display_name}: one")
+    await bot.ask("grace", "general", "two")
+    question = await bot.ask("ada", "general", "two")
+    async with running(server, tmp_path, echo, rules=Rules(block=frozenset({f"role:{role}"}))) as bot:
+        await bot.says(question, "heard: Ada Lovelace: two")
+        await heard(bot)
+        assert len(await bot.inbox_rows()) == 4
+        assert told(bot, "grace") == []  # it is long past
+
+
+async def test_a_private_thread_is_a_place_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        public = await server.start_thread("ada", await server.say("ada", "general", "root"), "public")
+        private = await server.start_private_thread("ada", "general", "private")
+        for place in (public, private):
+            await bot.says(await bot.ask("ada", place, "one"), "heard: Ada Lovelace: one")
+        general = server.channels["general"].id
+        assert [row.place.rpartition(":")[2] for row in await bot.inbox_rows()] == [general, private.id]
+        assert [row.session.rpartition(":")[2] for row in await bot.inbox_rows()] == [public.id, private.id]

@@ -1,0 +1,194 @@
+"""Those who may not speak with the bot in Slack try every way in."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from channels import words
+from channels.context import END
+from channels.door import Rules
+from channels.slack.shortcuts import ASK, QUESTION
+from core.errors import StoreError
+from core.rates import Rate, Rates
+from core.store.schema import metadata
+from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import Bot, running
+
+
+def echo(asked: Any) -> str:
+    return f"heard: {asked.text.rpartition(END)[2].strip()}"
+
+
+def contains(text: str, texts: list[str]) -> bool:
+    return text in texts
+
+
+def whispers(bot: Bot, user: str) -> list[str]:
+    """What somebody sees of the bot's, and nobody else."""
+    places = [*bot.slack.channels.values(), bot.slack.open_dm(user)]
+    return [m.text for p in places for m in bot.slack.messages(p) if m.ephemeral_to == bot.slack.people[user].id]
+
+
+def said_by_all(bot: Bot, channel: str = "general") -> list[str]:
+    own = bot.slack.bot_user_id
+    return [m.text for m in bot.slack.messages(channel) if m.user == own and m.ephemeral_to is None]
+
+
+async def heard(bot: Bot, n: int = 0) -> None:
+    """All that was told until now has been dealt with: somebody else, who speaks last, is answered."""
+    last = await bot.ask("linus", "random", f"last {n}")
+    await bot.shows(last, lambda texts: f"heard: linus: last {n}" in texts)
+    await bot.slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in bot.slack.envelopes))
+    await bot.channel._intake.settle(20)
+
+
+async def accepted(bot: Bot, count: int) -> None:
+    """So many messages have been."""
+    async with asyncio.timeout(10):
+        while len(await bot.inbox_rows()) < count:  # noqa: ASYNC110 (the database tells nobody)
+            await asyncio.sleep(0.01)
+
+
+async def holds(bot: Bot, words_: str) -> list[str]:
+    """The tables in which these words stand."""
+    found = []
+    async with bot.database.read() as connection:
+        for table in metadata.sorted_tables:
+            rows = (await connection.execute(sa.select(table))).all()
+            found += [table.name for row in rows if words_ in str(row)]
+    return found
+
+
+async def test_every_way_in_is_closed_to_who_is_blocked_and_he_hears_so_once(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    rules = Rules(block=frozenset({f"user:{slack.people['grace'].id}"}))
+    async with running(slack, tmp_path, echo, rules=rules) as bot:
+        question = await bot.ask("ada", "general", "one")
+        await bot.shows(question, lambda texts: "heard: ada: one" in texts)
+        (answer,) = [m for m in bot.thread(question) if m.user == slack.bot_user_id]
+        requests, shown = len(bot.model.requests), said_by_all(bot)
+        await bot.ask("grace", "general", "sesame open")
+        await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
+        await bot.ask("grace", "general", "sesame open", thread_ts=question.ts)
+        await slack.say("grace", "general", "sesame too", thread_ts=question.ts)
+        await slack.say("grace", slack.open_dm("grace"), "sesame alone")
+        edited = await slack.say("grace", "general", "sesame quiet")
+        await slack.edit("grace", edited, f"{bot.mention} sesame quiet")
+        for command in ("/reset", "/stop", "/help", "/agent-status", "/model", "/export"):
+            await slack.command("grace", "general", command)
+        for label in answer.buttons.values():
+            await slack.press("grace", answer, label)
+        for shortcut in slack.shortcuts:
+            await slack.shortcut("grace", question, shortcut)
+        await slack.open_home("grace")
+        await heard(bot)
+        assert whispers(bot, "grace") == [words.NOT_YOU]
+        assert slack.modals("grace") == []
+        assert said_by_all(bot) == shown
+        assert len(bot.model.requests) == requests + 1
+        assert len(await bot.inbox_rows()) == 2
+        assert await holds(bot, "sesame") == []
+
+
+async def test_a_modal_that_was_opened_before_somebody_was_blocked_asks_nothing(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        message = await slack.say("ada", "general", "this")
+        await slack.shortcut("grace", message, ASK)
+        (view,) = await slack.wait_for(lambda: slack.modals("grace"))
+        bot.desk.door._rules = {"slack": Rules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
+        await slack.submit(view, **{QUESTION: "let me in"})
+        await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
+        assert await bot.inbox_rows() == []
+
+
+async def test_people_from_outside_and_other_bots_are_nobody_until_they_are_named(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    slack.add_user("eve", team="T0OUTSIDE")
+    async with running(slack, tmp_path, echo) as bot:
+        message = await bot.ask("eve", "general", "hello")
+        await slack.bot_says("robot", "general", f"{bot.mention} hello")
+        await slack.shortcut("eve", message, ASK)
+        await heard(bot)
+        assert len(await bot.inbox_rows()) == 1
+        assert (whispers(bot, "eve"), slack.modals("eve")) == ([words.NOT_YOU], [])
+        assert said_by_all(bot) == []
+    named = Rules(frozenset({"workspace:T0OUTSIDE", f"workspace:{slack.team_id}"}))
+    async with running(slack, tmp_path, echo, rules=named) as bot:
+        for user in ("eve", "ada"):
+            question = await bot.ask(user, "general", "again")
+            await bot.shows(question, partial(contains, f"heard: {user}: again"))
+
+
+async def test_a_user_group_opens_the_door_and_what_cannot_be_looked_up_opens_nothing(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    group = slack.add_group("team", "ada")
+    rules = Rules(frozenset({f"role:{group}"}))
+    slack.scopes.discard("usergroups:read")
+    async with running(slack, tmp_path, echo, rules=rules) as bot:
+        await bot.ask("ada", "general", "early")
+        await slack.wait_for(lambda: [call for call in slack.calls if call.error == "missing_scope"])
+        assert await bot.inbox_rows() == []
+        slack.scopes.add("usergroups:read")
+        question = await bot.ask("ada", "general", "now")
+        await bot.shows(question, lambda texts: "heard: ada: now" in texts)
+        await bot.ask("grace", "general", "I too")
+        await slack.wait_for(lambda: whispers(bot, "grace") == [words.NOT_YOU])
+        asked = next(row for row in await bot.inbox_rows() if row.inbound)
+        assert asked.inbound["visitor"]["roles"] == [group]
+
+
+async def test_what_waits_of_somebody_who_is_blocked_meanwhile_is_not_answered(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        bot.desk.door._rules = {"slack": Rules()}
+        bot.worker._limit = 0
+        question = await bot.ask("grace", "general", "one")
+        await bot.ask("ada", "general", "two", thread_ts=question.ts)
+        lonely = await bot.ask("grace", "random", "three")
+        await accepted(bot, 3)
+        bot.desk.door._rules = {"slack": Rules(block=frozenset({f"user:{slack.people['grace'].id}"}))}
+        bot.worker._limit = 9
+        bot.worker.wake()
+        await bot.shows(question, lambda texts: "heard: ada: two" in texts)
+        await bot.shows(lonely, lambda texts: words.NOT_YOU_NOW in texts)
+        assert sorted(row.state for row in await bot.settled(2)) == ["cancelled", "done"]
+        assert len(bot.model.requests) == 1
+
+
+async def test_who_asks_too_often_hears_once_when_he_may_go_on_and_loses_nothing(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    core = {"rates": Rates(person=Rate(2, 3600))}
+    async with running(slack, tmp_path, echo, core=core) as bot:
+        asked = [await bot.ask("ada", "general", f"question {n}") for n in range(5)]
+        await heard(bot)
+        for n in range(2):
+            await bot.shows(asked[n], partial(contains, f"heard: ada: question {n}"))
+        assert whispers(bot, "ada") == [words.ENGLISH(words.TOO_OFTEN, minutes=60)]
+        (answer,) = [m for m in bot.thread(asked[0]) if m.user == slack.bot_user_id]
+        await slack.press("ada", answer, answer.buttons[words.REGENERATE])
+        await slack.wait_for(lambda: len(whispers(bot, "ada")) == 2)
+        assert len(bot.model.requests) == 3
+
+
+async def test_a_database_that_is_away_lets_nobody_in_who_may_not_speak(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: Any
+) -> None:
+    async def away(*_: Any, **__: Any) -> bool:
+        raise StoreError("out of reach")
+
+    rules = Rules(block=frozenset({f"user:{slack.people['grace'].id}"}))
+    async with running(slack, tmp_path, echo, rules=rules) as bot:
+        monkeypatch.setattr(type(bot.desk.refusals), "is_to_be_told", away)
+        await bot.ask("grace", "general", "hello")
+        await heard(bot)
+        assert (whispers(bot, "grace"), len(await bot.inbox_rows())) == ([], 1)
