@@ -13,7 +13,7 @@ from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
 from channels.context import Context
 from channels.door import Door
-from channels.notes import Notes, marked
+from channels.notes import Notes, level, marked
 from channels.reply import FILE_NAME, MOST_MESSAGES, Reply
 from channels.requests import request_buttons, request_text
 from channels.tools import Tools
@@ -279,7 +279,7 @@ class Answerer:
         except (SurfaceError, TurnLostError):
             raise
         except Exception as error:
-            log.error("turn %s failed: %s", turn.id, traced(error))
+            log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
             sentence = await self._notes.apology(error, turn, reply.say)
             return await self._close(turn, reply, sentence, "failed", _cause(error))
         return await self._show(turn, reply, text, files, asked)

@@ -56,6 +56,7 @@ class Asking:
 
         Raises:
             StoreError: it cannot be read what was asked before.
+            CapError: nothing more may be spent.
         """
         heard: Sequence[Heard] = [await channel.read(message) for message in turn.messages]
         files: Sequence[Part] = ()
@@ -64,6 +65,7 @@ class Asking:
             f"{message.channel}:{message.author}": storable(one.speaker)
             for message, one in zip(turn.messages, heard, strict=True)
         }
+        await turn.meter.ask(turn.model or "", lambda: 0)  # what is refused is neither read nor stored
         speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
             heard, files = await self._attachments.read(channel, turn.messages, heard, takes)

@@ -1,5 +1,6 @@
 """What the bot says of an answer in its own name: why there is none, and which model has taken another's place."""
 
+import logging
 from collections.abc import Collection, Sequence
 from datetime import date, timedelta
 
@@ -37,6 +38,11 @@ class Notes:
             return say(words.CAP_OPERATOR)
         names = await self._spending.names([f"{platform}:{id_}" for id_ in self._admins])
         return ", ".join(sorted(names.values())) or say(words.CAP_ADMINS)
+
+
+def level(error: Exception) -> int:
+    """How loud the log tells of what a turn has failed with: that a cap holds is no fault."""
+    return logging.INFO if isinstance(error, CapError) else logging.ERROR
 
 
 def marked(text: str, calls: Sequence[ModelCall], say: Words) -> str:

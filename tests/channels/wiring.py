@@ -17,9 +17,11 @@ from channels.context import TOKENS, Context
 from channels.desk import Desk
 from channels.door import Door, Rules
 from channels.gaps import Bounds
+from channels.notes import Notes
 from core.agent import AgentConfig, make_app, ours
 from core.approvals import ASKER, Approvals
 from core.artifacts import Artifacts
+from core.caps import Caps, Limits
 from core.conversations import Conversations, Follow
 from core.errors import StoreError
 from core.feedback import Feedback
@@ -29,6 +31,8 @@ from core.leadership import Leadership
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
+from core.models.fallbacks import Fallbacks
+from core.models.offers import Offered
 from core.places import Places
 from core.prices import Prices
 from core.rates import BOUNDLESS, Rates
@@ -47,6 +51,9 @@ from tests import tables
 
 #: What may be chosen; and how many tokens of history are sent.
 MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
+
+#: What answers where the model cannot, if there is a script for it.
+STAND_IN = "openai/stand-in"
 
 #: Rules by which everybody may speak.
 OPEN = Rules()
@@ -93,6 +100,9 @@ async def core_of(
     context_tokens: int = TOKENS,
     door: Door | None = None,
     rates: Rates = BOUNDLESS,
+    limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    admins: Sequence[str] = (),
+    stand_in: Any = None,
 ) -> AsyncIterator[Core]:
     async with AsyncExitStack() as stack:
         server, full_name = MODEL_SERVERS[vendor]
@@ -102,10 +112,24 @@ async def core_of(
         await tables.lay(database)
         provider, name = make_provider(full_name, _endpoints(model.base_url))
         stack.push_async_callback(provider.aclose)
+        others = dict[str, Offered]()
+        if stand_in is not None:
+            other = await stack.enter_async_context(server(stand_in))
+            others[STAND_IN] = Offered(*make_provider(STAND_IN, _endpoints(other.base_url)))
+            stack.push_async_callback(others[STAND_IN].provider.aclose)
+        prices = tmp_path / "prices.toml"
+        prices.write_text(f'"{full_name}" = {{ input = 1000, output = 1000 }}')
+        books = Spending(database, Prices(prices))
+        caps = Caps(database, Prices(prices), books, limits)
         sessions = SessionService(database, TokenCounter(tmp_path), agent="parley")
         app = make_app(
             AgentConfig(name="parley"),
-            model=ModelAdapter(model=name, provider=provider),
+            model=ModelAdapter(
+                model=full_name,
+                provider=provider,
+                offered={full_name: Offered(provider, name)},
+                fallbacks=Fallbacks(others),
+            ),
             tools=tools,
             plugins=ours(Journal(database)),
         )
@@ -114,7 +138,8 @@ async def core_of(
         turns, channels, door = await successor(database), dict[str, Channel](), door or Door()
 
         async def answer(turn: Turn) -> None:
-            await answerer.answer(turn)
+            async with caps.over(turn.meter):
+                await answerer.answer(turn)
 
         worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name, rates=rates)
@@ -129,6 +154,7 @@ async def core_of(
             context,
             approvals=approvals,
             door=door,
+            notes=Notes(books, admins),
             time_limit=time_limit,
             most_messages=most_messages,
             allowance=allowance,
@@ -141,7 +167,7 @@ async def core_of(
             approvals,
             answerer.reask,
             Refusals(database),
-            Spending(database, Prices()),
+            books,
             door,
             follow,
         )
