@@ -1,15 +1,24 @@
-"""The agent that the settings ask for: one that is brought along, or the one that is built in."""
+"""The agents that the settings ask for: brought along, or built in; one, or the several of `agents.toml`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from dotenv import dotenv_values
 from google.adk.apps import App
+from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
+from bot.agents import Table, read_agents
 from bot.settings import Settings
-from core.agent import make_app, ours
+from bot.settings.values import read
+from core.agent import AgentConfig, make_app, ours
+from core.agents import Agent, Agents
 from core.errors import SettingsError, ToolError
 from core.journal import Journal
-from core.layout import agents, load_app
+from core.layout import agents as agents_in
+from core.layout import load_app
 from core.mcp import load_servers
 from core.models.adapter import ModelAdapter
 from core.models.choice import Choice
@@ -17,8 +26,26 @@ from core.models.registry import register
 from core.tools import load_tools
 
 
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """The agents of a bot.
+
+    Attributes:
+        apps: what runs them, by their names, the default's first.
+        lines: by their names, what the file says is shown while their tools run.
+    """
+
+    agents: Agents
+    apps: Mapping[str, App]
+    lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def default(self) -> App:
+        return self.apps[self.agents.default]
+
+
 def make_choice(settings: Settings) -> Choice:
-    """The models. An agent that is brought may do without `MODEL`.
+    """The models. Agents that are brought may do without `MODEL`.
 
     Raises:
         SettingsError: one of them cannot be had.
@@ -27,36 +54,78 @@ def make_choice(settings: Settings) -> Choice:
         settings.model,
         settings.models,
         settings.endpoints,
-        is_needed=not settings.agent,
+        is_needed=not settings.agent and settings.several is None,
         fallbacks=settings.model_fallbacks,
         idle_seconds=settings.model_idle_seconds,
     )
 
 
-def make_agent(settings: Settings, choice: Choice, journal: Journal | None = None) -> App:
-    """The app, ready to run.
+def make_crew(settings: Settings, choice: Choice, journal: Journal | None = None) -> Crew:
+    """The apps, ready to run.
 
     Raises:
-        SettingsError: it cannot be had; names `AGENT`, `TOOLS` or `MCP_FILE`.
+        SettingsError: one cannot be had; a line for each fault, that names `AGENT`, `TOOLS` or `MCP_FILE`, or the file
+            of several agents and the agent in it.
     """
     register(choice.adapter, default=choice.default)
     plugins = ours(journal, tool_seconds=settings.tool_seconds)
+    if settings.several is not None:
+        return _several(settings, settings.several, choice, plugins)
     if settings.agent:
-        return load_app(settings.agent, plugins)
+        app = load_app(settings.agent, plugins)
+    else:
+        app = _built_in(settings, Table(), settings.agent_config, choice, plugins)
+    return Crew(Agents(app.name, {app.name: Agent(app.name, models=models(app, choice))}), {app.name: app})
+
+
+def _several(settings: Settings, file: Path, choice: Choice, plugins: Sequence[BasePlugin]) -> Crew:
+    said = read_agents(file)
+    apps, faults = dict[str, App](), list[str]()
+    for name in dict.fromkeys((said.default, *said.agents)):
+        table = said.agents[name]
+        try:
+            if table.agent:
+                # the name by which people know it is the one under which it keeps what it knows
+                apps[name] = load_app(table.agent, plugins).model_copy(update={"name": name})
+            else:
+                apps[name] = _built_in(settings, table, _config(settings, name, table), choice, plugins)
+        except SettingsError as error:
+            faults += [f"{file}: [agents.{name}] {fault.replace('AGENT=', 'agent=', 1)}" for fault in error.faults]
+    if faults:
+        raise SettingsError(*faults)
+    known = {
+        name: Agent(name, said.agents[name].description, models(app, choice), said.agents[name].chosen_at)
+        for name, app in apps.items()
+    }
+    lines = {name: table.progress for name, table in said.agents.items()}
+    return Crew(Agents(said.default, known, said.places), apps, lines)
+
+
+def _config(settings: Settings, name: str, table: Table) -> AgentConfig:
+    instruction = read(table.instruction_file) if table.instruction_file else table.instruction
+    config = settings.agent_config
+    return AgentConfig(name, instruction or config.instruction, table.description or config.description)
+
+
+def _built_in(
+    settings: Settings, table: Table, config: AgentConfig, choice: Choice, plugins: Sequence[BasePlugin]
+) -> App:
     try:
-        tools: list[BaseTool | BaseToolset] = [*load_tools(settings.tools)]
+        tools: list[BaseTool | BaseToolset] = [*load_tools(settings.tools if table.tools is None else table.tools)]
     except ToolError as error:
-        raise SettingsError(f"TOOLS: {error}") from error
-    if settings.mcp_file.exists() or "mcp_file" in settings.model_fields_set:
-        tools += load_servers(settings.mcp_file, dotenv_values(".env"))
-    return make_app(settings.agent_config, model=choice.adapter(choice.default), tools=tools, plugins=plugins)
+        raise SettingsError(f"{'TOOLS' if table.tools is None else 'tools'}: {error}") from error
+    file = settings.mcp_file if table.mcp is None else table.mcp
+    is_asked_for = table.mcp is not None or "mcp_file" in settings.model_fields_set
+    if file.name and (file.exists() or is_asked_for):
+        tools += load_servers(file, dotenv_values(".env"))
+    return make_app(config, model=choice.adapter(table.model or choice.default), tools=tools, plugins=plugins)
 
 
 def models(app: App, choice: Choice) -> tuple[str, ...]:
     """The full names of the models that a conversation may be given, the one by default first. Where every agent has
     a model of its own, there is nothing to choose.
     """
-    asked = [agent.canonical_model for agent in agents(app)]
+    asked = [agent.canonical_model for agent in agents_in(app)]
     if any(isinstance(model, ModelAdapter) and not model.is_fixed for model in asked):
         return tuple(choice.offered)
     return (asked[0].model if asked else choice.default,)

@@ -7,19 +7,20 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from aiohttp.web import AbstractRouteDef
+from google.adk.apps import App
 
-from bot.agent import make_agent, make_choice, models
+from bot.agent import Crew, make_choice, make_crew
 from bot.health import Health
 from bot.money import make_money
 from bot.server import serving
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels import words
 from channels.answer import Answerer
+from channels.apologies import Apologies
 from channels.channel import Channel
 from channels.context import Context
 from channels.desk import Desk
 from channels.discord.channel import DiscordChannel
-from channels.notes import Notes
 from channels.slack.channel import SlackChannel
 from core import garbage
 from core.approvals import Approvals
@@ -31,10 +32,11 @@ from core.inbox import Inbox
 from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
+from core.ledger import Ledger
 from core.places import Places
 from core.pruning import Pruning
 from core.refusals import Refusals
-from core.runtime import AgentRuntime, warm_up
+from core.runtime import AgentRuntime
 from core.secrets import traced
 from core.sessions.adoption import adopt
 from core.sessions.service import SessionService
@@ -43,8 +45,10 @@ from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, pending, verify
 from core.tokens import TokenCounter
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.vault import Vault
+from core.warming import warm_up
 from core.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -92,8 +96,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await prepare(database)
         choice = make_choice(settings)
         stack.push_async_callback(choice.aclose)
-        app = make_agent(settings, choice, Journal(database))  # before a lease is to be kept: it may take its time
-        await adopt(database, app.name)
+        crew = make_crew(settings, choice, Journal(database))  # before a lease is to be kept: it may take its time
+        await adopt(database, crew.agents)
         money = make_money(settings, database, choice.asked)
         lease = Lease(database, seconds=settings.lease_seconds)
         await lease.take()
@@ -105,21 +109,28 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
-        root = app.root_agent.name if app.root_agent else ""
-        sessions = SessionService(database, counter, budget=settings.history_tokens, agent=root)
-        runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
-        stack.push_async_callback(runtime.aclose)
+        runtimes = {name: _runtime(app, crew, database, counter, settings) for name, app in crew.apps.items()}
+        for runtime in runtimes.values():
+            stack.push_async_callback(runtime.aclose)
         await warm_up()
-        turns, channels, door = Turns(database, lease), dict[str, Channel](), settings.door
+        home, runtime, door = crew.agents.default, runtimes[crew.agents.default], settings.door
+        turns, channels = Turns(database, lease, agents=crew.agents), dict[str, Channel]()
 
         async def answer(turn: Turn) -> None:
             async with money.caps.over(turn.meter):
                 await answerer.answer(turn)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
-        inbox = Inbox(database, sessions, turns, worker, app=app.name, rates=settings.rates)
+        sessions = SessionService(database, counter)
+        inbox = Inbox(database, sessions, turns, worker, app=home, rates=settings.rates)
         conversations = Conversations(
-            database, turns, worker, app=app.name, models=models(app, choice), budget=settings.history_tokens
+            database,
+            turns,
+            worker,
+            app=home,
+            models=crew.agents.known[home].models,
+            budget=settings.history_tokens,
+            agents=crew.agents,
         )
         approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
         answerer = Answerer(
@@ -130,12 +141,13 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             Context(database, counter.count, most=settings.context_tokens),
             approvals=approvals,
             door=door,
-            notes=Notes(money.spending, settings.admins),
+            apologies=Apologies(money.spending, settings.admins),
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
             extras=frozenset(settings.reply_buttons),
             allowance=settings.allowance,
+            others=runtimes,
         )
         desk = Desk(
             inbox,
@@ -144,6 +156,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             answerer.reshow,
             approvals,
             answerer.reask,
+            Ledger(database),
             Refusals(database),
             money.spending,
             door,
@@ -173,6 +186,12 @@ def _channels(
     if settings.discord is not None:
         leadership = Leadership(database, lease, DiscordChannel.name)
         yield DiscordChannel(settings.discord, desk, places, bounds, leadership)
+
+
+def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, settings: Settings) -> AgentRuntime:
+    root = app.root_agent.name if app.root_agent else ""
+    sessions = SessionService(database, counter, budget=settings.history_tokens, agent=root, home=crew.agents.default)
+    return AgentRuntime(app, sessions, artifacts=Artifacts(database), lines=crew.lines.get(app.name, {}))
 
 
 @asynccontextmanager

@@ -1,16 +1,20 @@
 """`check`: tries every setting for real."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from google.adk.apps import App
 from google.adk.sessions import InMemorySessionService
 from sqlalchemy.engine import make_url
 
 from bot import settings as configuration
-from bot.agent import make_agent, make_choice
+from bot.agent import make_choice, make_crew
 from bot.settings import Settings
+from channels.discord import known as discord_known
 from channels.discord import login as discord
+from channels.slack import known as slack_known
 from channels.slack import login as slack
 from core.errors import ParleyError, SettingsError, StoreError, ToolError
 from core.mcp import McpServer
@@ -50,7 +54,7 @@ async def check() -> list[Finding]:
     except SettingsError as error:
         return _faults(error)
     findings = []
-    for trial in (_slack, _discord, _database, _agent_and_models, _vocabulary):
+    for trial in (_slack, _discord, _access, _database, _agent_and_models, _vocabulary):
         try:
             findings += await trial(settings)
         except SettingsError as error:
@@ -87,6 +91,17 @@ async def _discord(settings: Settings) -> list[Finding]:
     ]
 
 
+async def _access(settings: Settings) -> list[Finding]:
+    """Whether the platforms know whom the lists of the door name."""
+    faults = list[str]()
+    for name, known in (("slack", slack_known.unknown), ("discord", discord_known.unknown)):
+        named = {f"{name.upper()}_{kind}": getattr(settings, f"{name}_{kind.lower()}") for kind in ("ALLOW", "BLOCK")}
+        login: Any = getattr(settings, name)
+        if login is not None and any(named.values()):
+            faults += [f"{setting}: {line}" for setting, rules in named.items() for line in await known(login, rules)]
+    return [Finding(Verdict.FAIL, fault) for fault in faults]
+
+
 async def _database(settings: Settings) -> list[Finding]:
     where = make_url(settings.database).render_as_string(hide_password=True)
     try:
@@ -106,12 +121,12 @@ async def _agent_and_models(settings: Settings) -> list[Finding]:
     try:
         choice = make_choice(settings)
     except SettingsError as error:  # what is wrong with the tools is to be told as well
-        return [*_faults(error), *([] if settings.agent else _tools(settings))]
+        return [*_faults(error), *([] if settings.agent or settings.several else _tools(settings))]
     findings, faults = list[Finding](), list[str]()
     try:
-        app = None
+        apps: Mapping[str, App] = {}
         try:
-            app = make_agent(settings, choice)
+            apps = make_crew(settings, choice).apps
         except SettingsError as error:
             faults += error.faults
         for name, (provider, model) in choice.asked.items():
@@ -120,7 +135,7 @@ async def _agent_and_models(settings: Settings) -> list[Finding]:
                 findings += _good(f"model: {name} answers")
             except ParleyError as error:
                 faults.append(f"{_who_asks(name, choice)}={name}: {error}")
-        if app is not None:
+        for app in apps.values():
             findings += _good(_agent(app))
             for server in getattr(app.root_agent, "tools", ()):
                 if isinstance(server, McpServer):
@@ -145,7 +160,7 @@ def _who_asks(name: str, choice: Choice) -> str:
         return "MODEL"
     if name in choice.offered:
         return "MODELS"
-    return "MODEL_FALLBACKS" if name in choice.fallbacks.offered else "AGENT: its model"
+    return "MODEL_FALLBACKS" if name in choice.fallbacks.offered else "the model of an agent"
 
 
 async def _server(server: McpServer) -> Finding:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from bot import app, check, logs, sandbox
+from bot import app, check, logs, operator, sandbox
 from bot import manifest as manifests
 from bot import settings as configuration
 from bot import usage as usages
@@ -28,6 +28,8 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+cli.add_typer(operator.commands)
 
 #: Seconds that the threads of tools have to return when all else has ended.
 THREADS_TIMEOUT = 3.0

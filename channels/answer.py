@@ -3,19 +3,23 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence, Set
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
+from types import MappingProxyType
+from typing import Any
 
 from channels import words
+from channels.apologies import Apologies, level, marked
 from channels.asking import Asking
 from channels.attachments import ALLOWANCE, Allowance
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
 from channels.context import Context
 from channels.door import Door
-from channels.notes import Notes, level, marked
-from channels.reply import FILE_NAME, MOST_MESSAGES, Reply
+from channels.language import Language
+from channels.reply import MOST_MESSAGES, Reply
 from channels.requests import request_buttons, request_text
+from channels.standing import Standing, made
 from channels.tools import Tools
 from channels.words import Words
 from core import turns
@@ -24,10 +28,12 @@ from core.conversations import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
 from core.events import StreamEvent
 from core.inbound import Inbound, storable
+from core.receipt import Notes
 from core.runtime import AgentRuntime
 from core.secrets import traced
-from core.states import UNDER_WAY, Ended
-from core.turns import Turn, Turns
+from core.states import Ended
+from core.turn import Turn
+from core.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +43,6 @@ MOST_ATTEMPTS = 3
 #: What is said of a turn that is ended, by the reason.
 _LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
 
-#: Seconds between two looks whether a turn that runs elsewhere has ended.
-LOOK_SECONDS = 1.0
-
-#: How many files that it made come with an answer. Discord: a message has ten, with the one of a long text.
-MOST_FILES = 9
-
 #: Seconds that a shutdown waits for tools.
 TOOL_SECONDS = 3.0
 
@@ -51,9 +51,10 @@ class Answerer:
     """Runs turns for the worker.
 
     Args:
+        runtime: of the agent that answers unless the turn names one of the `others`.
         channels: the adapters by name.
         time_limit: the most seconds that one run of the agent may take.
-        notes: finds the words for what is said beside an answer.
+        apologies: finds the words for why there is none.
         most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
         most_attempts: how often a turn is begun whose worker does not live to its end.
         extras: what may be pressed under an answer.
@@ -71,13 +72,15 @@ class Answerer:
         approvals: Approvals,
         door: Door,
         time_limit: float,
-        notes: Notes | None = None,
+        apologies: Apologies | None = None,
         most_messages: int = MOST_MESSAGES,
         most_attempts: int = MOST_ATTEMPTS,
         extras: Set[Extra] = EXTRAS,
         allowance: Allowance = ALLOWANCE,
+        others: Mapping[str, AgentRuntime] = MappingProxyType({}),
     ) -> None:
         self._runtime = runtime
+        self._others = others
         self._turns = turns
         self._channels = channels
         self._time_limit = time_limit
@@ -87,8 +90,12 @@ class Answerer:
         self._asking = Asking(turns, context, door, allowance)
         self._conversations = conversations
         self._approvals = approvals
-        self._notes = notes or Notes()
+        self._apologies = apologies or Apologies()
+        self._standing = Standing(
+            runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
+        )
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
+        self._notes: dict[str, Notes] = {}  # what is taken down of what runs here, by turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
     async def answer(self, turn: Turn) -> None:
@@ -114,27 +121,30 @@ class Answerer:
             known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
             if known != turn.chunks:
                 await keep(known)
-            say = words.of(await words.told(channel.locale(turn.inbound)))
-            controls = await self._while_it_runs(turn, say)
-            files = await self._made(turn.session_id, turn.run or turn.origin) if turn.text is not None else ()
-            async with Reply(
-                surface,
-                known=known,
-                keep=keep,
-                hold=partial(self._turns.hold, turn),
-                most=self._most_messages,
-                say=say,
-                controls=controls,
-            ) as reply:
+            files = await self._made(turn) if turn.text is not None else ()
+            async with (
+                Language(channel.locale(turn.inbound)) as language,
+                Reply(
+                    surface,
+                    known=known,
+                    keep=keep,
+                    hold=partial(self._turns.hold, turn),
+                    most=self._most_messages,
+                    say=language.now,
+                    controls=await self._while_it_runs(turn, language.now),
+                ) as reply,
+            ):
                 self._replies[turn.id] = reply
-                await self._in_reply(turn, reply, files)
+                language.tell(partial(self._speak, turn, reply))
+                await self._in_reply(turn, reply, language, files)
         except StoreError:
             raise
         except Exception as error:
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
-            await self._turns.end(turn, "failed", error=_cause(error))
+            await self._turns.end(turn, "failed", error=_cause(error), receipt=self._receipt(turn))
         finally:
             self._replies.pop(turn.id, None)
+            self._notes.pop(turn.id, None)
             self._revised.discard(turn.id)
 
     async def reshow(self, turn_id: str, *, ending: str = "") -> None:
@@ -151,7 +161,7 @@ class Answerer:
         """
         latest = await self._conversations.latest(turn_id)
         if latest is not None and not self._offer(latest):
-            await self._show_again(await self._ended(latest), ending)
+            await self._standing.show(self._channel(latest.inbound), latest, ending=ending)
 
     async def reask(self, approval: Approval, *, is_void: bool = False) -> None:
         """Show a request as it stands: what is to be decided, or what was.
@@ -184,94 +194,67 @@ class Answerer:
         reply.offer(growing(latest.turn_id, reply.say, is_revised=latest.is_revised))
         return True
 
-    async def _ended(self, latest: Latest) -> Latest | None:
-        """What stands of a turn when it has ended, whoever runs it; nothing if it is forgotten, or does not end."""
-        ended: Latest | None = latest
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._time_limit):
-                while ended is not None and ended.state in UNDER_WAY:
-                    await asyncio.sleep(LOOK_SECONDS)
-                    ended = await self._conversations.latest(latest.turn_id)
-                return ended
-        return None
-
-    async def _show_again(self, latest: Latest | None, ending: str) -> None:
-        if latest is None or latest.state != "done" or latest.text is None:
-            return
-        channel = self._channel(latest.inbound)
-        surface = channel.surface(latest.inbound.address, turn_id=latest.origin)
-        if tuple(await surface.find(latest.chunks)) != latest.chunks:
-            return
-        say = words.of(await words.told(channel.locale(latest.inbound)))
-        extras = frozenset[Extra]() if await self._approvals.asked(latest.turn_id) else self._extras
-        controls = under_answer(latest.turn_id, say, extras, is_revised=latest.is_revised)
-        files = await self._made(latest.session_id, latest.origin)
-        with suppress(TurnLostError):
-            async with Reply(
-                surface,
-                known=latest.chunks,
-                keep=_as_it_was,
-                hold=partial(self._hold_still, latest),
-                most=self._most_messages,
-                say=say,
-            ) as reply:
-                controls = [] if ending else controls
-                await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
-
-    async def _hold_still(self, latest: Latest) -> None:
-        """See that nothing else is to be shown there meanwhile: another turn answers, or people changed more."""
-        if await self._conversations.latest(latest.turn_id) != latest:
-            raise TurnLostError(f"turn {latest.turn_id} does not stand as it did")
-
-    async def _made(self, session_id: str, run_id: str) -> list[File]:
-        """What a run has made, each under a name of its own."""
-        files, names = list[File](), {FILE_NAME}
-        for made in (await self._runtime.made(session_id, run_id))[:MOST_FILES]:
-            name = made.name if made.name not in names else f"{len(files) + 1}-{made.name}"
-            names.add(name)
-            alt = made.alt or (name if made.kind.startswith("image/") else "")
-            files.append(File(name, made.data, alt))
-        return files
-
     async def _while_it_runs(self, turn: Turn, say: Words) -> list[Button]:
         """The buttons under a reply that grows. What another worker knew of an edit is not lost with it."""
         if turn.is_resumed and (latest := await self._conversations.latest(turn.id)) and latest.is_revised:
             self._revised.add(turn.id)
         return growing(turn.id, say, is_revised=turn.id in self._revised)
 
-    async def _in_reply(self, turn: Turn, reply: Reply, files: Sequence[File]) -> None:
+    def _speak(self, turn: Turn, reply: Reply, say: Words) -> None:
+        """Let a reply go on in the language of who has asked."""
+        if say is not reply.say:
+            reply.say = say
+            reply.offer(growing(turn.id, say, is_revised=turn.id in self._revised))
+
+    async def _made(self, turn: Turn) -> Sequence[File]:
+        return await made(self._runtime, turn.session_id, turn.run or turn.origin)
+
+    async def _in_reply(self, turn: Turn, reply: Reply, language: Language, files: Sequence[File]) -> None:
         try:
+            ending, admitted = self._not_run(turn), self._asking.admitted(turn)
+            if ending is None and turn.cancel is None and turn.text is None and admitted is not None:
+                return await self._run(admitted, reply, language)
+            await language.known()
             if turn.cancel is not None:
                 reply.replace(turn.text or "")
                 await self._cancelled(turn, reply, turn.cancel)
             elif turn.text is not None:
                 await self._show(turn, reply, turn.text, files, await self._approvals.asked(turn.id))
-            elif turn.kind == "approval" and turn.run is None:
-                await self._close(turn, reply, words.FORGOTTEN, "cancelled", "nothing waits for it any more")
-            elif turn.attempt > self._most_attempts:
-                cause = f"{self._most_attempts} workers did not live to its end"
-                await self._close(turn, reply, words.TRIED, "failed", cause)
-            elif (admitted := self._asking.admitted(turn)) is None:
-                await self._close(turn, reply, words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
-            else:
-                await self._run(admitted, reply)
+            elif ending is not None:
+                await self._close(turn, reply, *ending)
         except asyncio.CancelledError as stop:
             await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
             raise
 
-    async def _run(self, turn: Turn, reply: Reply) -> None:
+    def _not_run(self, turn: Turn) -> tuple[str, Ended, str] | None:
+        """How a turn ends that cannot be run: the word for who asked, the state and the cause."""
+        if turn.kind == "approval" and turn.run is None:
+            return words.FORGOTTEN, "cancelled", "nothing waits for it any more"
+        if turn.kind == "approval" and self._others and turn.agent not in self._others:
+            return words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone"
+        if turn.attempt > self._most_attempts:
+            return words.TRIED, "failed", f"{self._most_attempts} workers did not live to its end"
+        if self._asking.admitted(turn) is None:
+            return words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more"
+        return None
+
+    async def _run(self, turn: Turn, reply: Reply, language: Language) -> None:
         """Run the agent and show what it says, to one end."""
+        notes = self._notes[turn.id] = Notes()
         try:
-            async with asyncio.timeout(self._time_limit):
-                done = await self._agent_said(turn, reply)
+            try:
+                async with asyncio.timeout(self._time_limit):
+                    done = await self._agent_said(turn, reply)
+            finally:
+                await language.known()
             text, asked = marked(reply.text, done.calls, reply.say), list[Approval]()
-            files = await self._made(turn.session_id, turn.run or turn.origin)
+            files = await self._made(turn)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
-                asked = await self._approvals.answered(turn, text, turn.meter.to_json(), done.asks)
+                asked = await self._approvals.answered(turn, text, turn.meter.to_json(), done.asks, notes.receipt)
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                await self._turns.answered(turn, text, turn.meter.to_json())
+                await self._turns.answered(turn, text, turn.meter.to_json(), notes.receipt)
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -280,7 +263,7 @@ class Answerer:
             raise
         except Exception as error:
             log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
-            sentence = await self._notes.apology(error, turn, reply.say)
+            sentence = await self._apologies.why(error, turn, reply.say)
             return await self._close(turn, reply, sentence, "failed", _cause(error))
         return await self._show(turn, reply, text, files, asked)
 
@@ -301,10 +284,11 @@ class Answerer:
             await asyncio.wait([saying])
 
     async def _say(self, turn: Turn, reply: Reply, tools: Tools) -> StreamEvent:
+        runtime, notes = self._others.get(turn.agent, self._runtime), self._notes[turn.id]
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
-        asked = await self._asking.of(turn, channel, self._runtime.takes(turn.model))
-        events = self._runtime.stream(
+        asked = await self._asking.of(turn, channel, runtime.takes(turn.model), notes)
+        events = runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
             text=asked.text,
@@ -319,17 +303,16 @@ class Answerer:
         )
         async with aclosing(events):
             async for event in events:
+                notes.take(event)
                 match event.type:
                     case "text_delta":
                         reply.feed(storable(event.text))
                     case "step_reset":
                         reply.replace(reply.say.ending(storable(event.text)))
                     case "tool_start":
-                        tools.began(event.call_id)
-                        reply.status(reply.say.using(event.tool))
+                        reply.status(tools.began(event, reply.say))
                     case "tool_end":
-                        tools.ended(event.call_id)
-                        reply.status("")
+                        reply.status(tools.ended(event))
                     case "error" if event.error is not None and not event.call_id:
                         raise event.error
                     case "done":
@@ -370,9 +353,9 @@ class Answerer:
             await reply.close(said, Priority.ERROR, ending=say.apology(sentence, turn.id), controls=controls)
         else:
             is_stopped = cause == turns.STOP
-            controls = self._under(turn, say, self._extras - {"feedback"}) if is_stopped else []
+            controls = self._under(turn, say, self._extras - {"feedback", "why"}) if is_stopped else []
             await reply.close(said, ending=say(sentence), controls=controls)
-        await self._turns.end(turn, state, error=cause)
+        await self._turns.end(turn, state, error=cause, receipt=self._receipt(turn))
 
     async def _show(
         self, turn: Turn, reply: Reply, text: str, files: Sequence[File], asked: Sequence[Approval]
@@ -384,14 +367,15 @@ class Answerer:
             await self.reask(approval)
         await self._turns.end(turn, "done")
 
+    def _receipt(self, turn: Turn) -> dict[str, Any] | None:
+        """What a turn was made of, as far as it has run here."""
+        notes = self._notes.get(turn.id)
+        return notes.receipt if notes is not None else None
+
     def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
         if turn.run is not None:  # what somebody has decided is done, and not once more
             extras = extras - {"regenerate"}
         return under_answer(turn.id, say, extras, is_revised=turn.id in self._revised)
-
-
-async def _as_it_was(_ids: Sequence[str]) -> None:
-    """All messages stand, and the same ones are shown again."""
 
 
 def _cause(error: Exception) -> str:

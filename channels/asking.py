@@ -11,7 +11,9 @@ from channels.context import Context
 from channels.door import Admission, Door
 from core.inbound import Inbound, storable
 from core.models.provider import Takes
-from core.turns import Turn, Turns
+from core.receipt import Notes
+from core.turn import Turn
+from core.turns import Turns
 from core.visitors import Speaker, together
 
 
@@ -48,11 +50,12 @@ class Asking:
         may = tuple(one for one in turn.messages if self._door.admits(one.who, one.spot) is Admission.ADMITTED)
         return replace(turn, messages=may) if may else None
 
-    async def of(self, turn: Turn, channel: Channel, takes: Takes) -> Asked:
+    async def of(self, turn: Turn, channel: Channel, takes: Takes, notes: Notes) -> Asked:
         """What a turn asks.
 
         Args:
             takes: the files that the model can be given.
+            notes: where it is taken down what is read of it.
 
         Raises:
             StoreError: it cannot be read what was asked before.
@@ -68,8 +71,10 @@ class Asking:
         await turn.meter.ask(turn.model or "", lambda: 0)  # what is refused is neither read nor stored
         speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
-            heard, files = await self._attachments.read(channel, turn.messages, heard, takes)
-        return Asked(await self._context.joined(turn, channel, heard), files, together(speakers))
+            heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
+            notes.files(uses)
+        text, notes.others = await self._context.joined(turn, channel, heard)
+        return Asked(text, files, together(speakers))
 
     def _speaker(self, message: Inbound, name: str) -> Speaker:
         who = message.who

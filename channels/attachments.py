@@ -15,6 +15,7 @@ from channels.downloads import Fetched, UnreadableFileError, too_large
 from core import media
 from core.inbound import Attachment, Inbound, storable
 from core.models.provider import Takes
+from core.receipt import FileUse
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -49,10 +50,15 @@ ALLOWANCE = Allowance()
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What the model is to know of one file: words, and what it is shown besides, if anything."""
+    """What the model is to know of one file: words, and what it is shown besides, if anything.
+
+    Attributes:
+        why: why it cannot open it; empty if it can.
+    """
 
     words: str
     part: types.Part | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +88,9 @@ class Attachments:
 
     async def read(
         self, channel: Channel, messages: Sequence[Inbound], heard: Sequence[Heard], takes: Takes
-    ) -> tuple[list[Heard], list[types.Part]]:
-        """What was heard, with what there is to say of the files that came with each message, and what of them the
-        model is shown.
+    ) -> tuple[list[Heard], list[types.Part], list[FileUse]]:
+        """What was heard, with what there is to say of the files that came with each message, what of them the model is
+        shown, and what became of each.
 
         Args:
             takes: what it can be shown.
@@ -96,7 +102,7 @@ class Attachments:
             for j, file in enumerate(message.attachments[: self._allowance.most_files])
         }
         if not any(message.attachments for message in messages):
-            return list(heard), []
+            return list(heard), [], []
         try:
             if fetching:
                 await asyncio.wait(fetching.values(), timeout=self._allowance.seconds)
@@ -112,16 +118,17 @@ class Attachments:
         heard: Sequence[Heard],
         fetched: Mapping[tuple[int, int], asyncio.Task[Fetched]],
         room: "_Room",
-    ) -> tuple[list[Heard], list[types.Part]]:
-        told, parts = [], []
+    ) -> tuple[list[Heard], list[types.Part], list[FileUse]]:
+        told, parts, uses = [], [], []
         for i, (message, said) in enumerate(zip(messages, heard, strict=True)):
             lines = [said.text]
             for j, file in enumerate(message.attachments):
                 read = self._told(file, fetched.get((i, j)), room, said.speaker)
                 lines.append(read.words)
                 parts += [read.part] if read.part else []
+                uses.append(FileUse(file.name, read.why))
             told.append(replace(said, text="\n".join(filter(None, lines))))
-        return told, parts
+        return told, parts, uses
 
     async def _fetch(self, channel: Channel, message: Inbound, file: Attachment, check: _Check) -> Fetched:
         check(file)
@@ -141,7 +148,7 @@ class Attachments:
             log.error("a file cannot be read: %s", traced(error))
             why = "it cannot be fetched right now"
         amount = f" ({media.size(file.size)})" if file.size else ""
-        return Read(f"[{who} that you cannot open: {_named(file)}{amount}: {why}]")
+        return Read(f"[{who} that you cannot open: {_named(file)}{amount}: {why}]", why=why)
 
 
 class _Room:

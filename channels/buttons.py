@@ -7,13 +7,14 @@ from channels import words
 from channels.channel import Button, Style
 from channels.words import Words
 
-#: What a press asks for: of a turn, and of a request.
+#: What a press asks for: of a turn, of what it was made of, and of a request.
 OfTurn = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
+OfReceipt = Literal["why"]
 OfRequest = Literal["approve", "always", "deny"]
-Wish = OfTurn | OfRequest
+Wish = OfTurn | OfReceipt | OfRequest
 
 #: What may stand under an answer that has come to its end.
-Extra = Literal["regenerate", "feedback"]
+Extra = Literal["regenerate", "feedback", "why"]
 EXTRAS: frozenset[Extra] = frozenset(get_args(Extra))
 
 _LABELS: Mapping[Wish, str] = {
@@ -23,6 +24,7 @@ _LABELS: Mapping[Wish, str] = {
     "stop": words.STOP,
     "good": words.GOOD,
     "bad": words.BAD,
+    "why": words.WHY,
     "approve": words.APPROVE,
     "always": words.ALWAYS,
     "deny": words.DENY,
@@ -58,6 +60,8 @@ def under_answer(turn_id: str, say: Words, extras: Collection[Extra], *, is_revi
     wishes: list[Wish] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
     if "feedback" in extras:
         wishes += ["good", "bad"]
+    if "why" in extras:
+        wishes += ["why"]
     return [button(wish, turn_id, say) for wish in wishes]
 
 

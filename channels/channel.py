@@ -157,8 +157,9 @@ class Heard:
         return cls(said, speaker, alone)
 
 
-#: How other people's words belong to a message: they were said before it, it replies to them, or it passes them on.
-Kind = Literal["before", "quoted", "forwarded"]
+#: How other people's words belong to a message: they were said before it, it replies to them, it passes them on, or it
+#: is a question about them.
+Kind = Literal["before", "quoted", "forwarded", "about"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from channels.channel import File
 from channels.desk import Desk
 from channels.receipts import Receipts
 from channels.usage import usage
+from channels.why import told
 from channels.words import Words
 from core.errors import StoreError
 from core.inbound import Inbound
@@ -22,13 +23,15 @@ from core.visitors import Visitor
 
 log = logging.getLogger(__name__)
 
-Name = Literal["reset", "stop", "help", "status", "model", "export", "mute", "listen", "usage"]
+Name = Literal["reset", "stop", "help", "status", "why", "agent", "model", "export", "mute", "listen", "usage"]
 
 #: What each of them does.
 COMMANDS: Mapping[Name, str] = {
     "reset": words.RESET_DOES,
     "stop": words.STOP_DOES,
     "status": words.STATUS_DOES,
+    "why": words.WHY_DOES,
+    "agent": words.AGENT_DOES,
     "model": words.MODEL_DOES,
     "export": words.EXPORT_DOES,
     "mute": words.MUTE_DOES,
@@ -37,8 +40,18 @@ COMMANDS: Mapping[Name, str] = {
     "help": words.HELP_DOES,
 }
 
+#: Those that may have a name behind them. What they choose, they choose before the first question, too.
+WITH_NAME: frozenset[Name] = frozenset({"agent", "model"})
+
+#: Characters of a name that is said again.
+_MOST_NAMED = 100
+
 #: Those that go by something behind them.
-_WITH_ARGUMENT: frozenset[Name] = frozenset({"model"})
+_WITH_ARGUMENT: frozenset[Name] = WITH_NAME | {"why"}
+
+#: Those whose answer is for who asks alone. In a message they are commands only with a sign before them, since they are
+#: words that people say, and the answer there is no more than how to ask.
+PRIVATE: frozenset[Name] = frozenset({"why"})
 
 #: Those whose answers are for one alone: not to be said in a message, which all see.
 _PRIVATE: frozenset[Name] = frozenset({"usage"})
@@ -57,6 +70,7 @@ class Asker:
         sent_at: in seconds since the epoch.
         is_late: see `Call`.
         until: what was said after it (seconds since the epoch) is not meant to be stopped.
+        spots: see `Inbound`.
         visitor: who he is to the door.
     """
 
@@ -70,6 +84,7 @@ class Asker:
     sent_at: float = field(default_factory=time.time)
     is_late: bool = False
     until: float = inf
+    spots: tuple[str, ...] = ()
     visitor: Visitor | None = None
 
     @classmethod
@@ -85,6 +100,7 @@ class Asker:
             locale=locale,
             sent_at=inbound.sent_at,
             is_late=is_late,
+            spots=inbound.spots,
         )
 
 
@@ -127,6 +143,16 @@ class Commands:
             log.error("%s cannot be done: %s", name, traced(error))
             return Said(words.of(asker.locale).sorry(error.public))
 
+    async def why_of(self, message_id: str, event_key: str, asker: Asker) -> Said:
+        """What an answer was made of, by one of its messages or by its question; as `run`."""
+        say, ledger = words.of(asker.locale), self._desk.ledger
+        try:
+            turn_id = await ledger.of_message(asker.session_id or "", message_id, event_key)
+            return Said(await told(ledger, turn_id, asker.author, say))
+        except StoreError as error:
+            log.error("why cannot be told: %s", traced(error))
+            return Said(say.sorry(error.public))
+
     async def attempt(self, name: Name, argument: str, asker: Asker) -> Said:
         """Do what a command asks for.
 
@@ -139,8 +165,9 @@ class Commands:
         if name == "usage":
             return Said(await self._usage(asker, say))
         session = asker.session_id
-        may_begin = name == "model"  # is chosen before the first question, too
-        if session is None or not (may_begin or await self._desk.inbox.is_session(session)):
+        if name == "why":
+            return Said(await self._why(argument.strip(), asker, say))
+        if session is None or not (name in WITH_NAME or await self._desk.inbox.is_session(session)):
             return Said(say(words.NOTHING_TO_RESET))
         return await self._in_session(name, argument.strip(), session, asker, say)
 
@@ -150,8 +177,9 @@ class Commands:
                 return await self._reset(session, asker, say)
             case "stop":
                 return await self._stop(session, asker, say)
-            case "model":
-                return await self._model(session, asker.place, argument, say)
+            case "agent" | "model":
+                choose = self._agent if name == "agent" else self._model
+                return await choose(session, argument, asker, say)
             case "export":
                 transcript = await self._desk.conversations.transcript(session)
                 return Said(say(words.EXPORTED), File("transcript.md", transcript.encode()))
@@ -159,7 +187,12 @@ class Commands:
                 await self._desk.conversations.mute(session, name == "mute")
                 return Said(say(words.MUTED if name == "mute" else words.LISTENING))
             case _:
-                return await self._status(session, say)
+                return await self._status(session, asker, say)
+
+    async def _why(self, turn_id: str, asker: Asker, say: Words) -> str:
+        ledger, session, author = self._desk.ledger, asker.session_id, asker.author
+        newest = await ledger.newest(session, author=author) if session and not turn_id else None
+        return await told(ledger, turn_id or newest, author, say)
 
     async def _stop(self, session: str, asker: Asker, say: Words) -> Said:
         halt = await self._desk.conversations.stop(session, author=asker.author, until=asker.until)
@@ -187,9 +220,10 @@ class Commands:
         self._take_back(dropped or ())
         return Said(say(words.RESET_DONE), is_seen=dropped is None)
 
-    async def _status(self, session: str, say: Words) -> Said:
-        status = await self._desk.conversations.status(session)
-        lines = [say(words.STATUS_MODEL, model=status.model)]
+    async def _status(self, session: str, asker: Asker, say: Words) -> Said:
+        status = await self._desk.conversations.status(session, asker.spots)
+        lines = [say(words.STATUS_AGENT, agent=status.agent)] if status.agent else []
+        lines.append(say(words.STATUS_MODEL, model=status.model))
         if status.since is not None:
             since = datetime.fromtimestamp(status.since, UTC)
             lines.append(say(words.STATUS_SINCE, when=f"{since:%Y-%m-%d %H:%M}"))
@@ -214,16 +248,35 @@ class Commands:
             say=say,
         )
 
-    async def _model(self, session: str, place: str, wanted: str, say: Words) -> Said:
+    async def _agent(self, session: str, wanted: str, asker: Asker, say: Words) -> Said:
+        """Tell who answers, or have another one answer. It reads what was said before as another agent's words."""
         conversations = self._desk.conversations
-        others = ", ".join(f"`{model}`" for model in conversations.models)
+        offered = conversations.agents.offered(asker.spots)
+        if wanted in offered:
+            await conversations.choose_agent(session, wanted, place=asker.place, spots=asker.spots)
+            return Said(say(words.AGENT_CHOSEN, agent=wanted))
+        listed = "\n".join(_listed(name, conversations.agents.described(name)) for name in offered)
+        if wanted:
+            return Said("\n".join([say(words.NO_SUCH_AGENT, agent=_bounded(wanted)), listed]))
+        chosen = await conversations.agent(session, asker.spots)
+        lines = [say(words.AGENT_IS, agent=chosen.name)]
+        if chosen.missed:
+            lines.append(say(words.AGENT_GONE, agent=chosen.missed))
+        lines += [say(words.AGENTS_ARE), listed] if len(offered) > 1 else [say(words.ONE_AGENT)]
+        return Said("\n".join(lines))
+
+    async def _model(self, session: str, wanted: str, asker: Asker, say: Words) -> Said:
+        conversations = self._desk.conversations
+        models = await conversations.offered(session, asker.spots)
+        others = ", ".join(f"`{model}`" for model in models)
         if not wanted:
-            lines = [say(words.MODEL_IS, model=await conversations.model(session))]
-            lines += [say(words.MODELS_ARE, models=others) if len(conversations.models) > 1 else say(words.ONE_MODEL)]
+            lines = [say(words.MODEL_IS, model=await conversations.model(session, asker.spots))]
+            lines += [say(words.MODELS_ARE, models=others) if len(models) > 1 else say(words.ONE_MODEL)]
             return Said("\n".join(lines))
-        if await conversations.choose_model(session, wanted, place=place):
+        if wanted in models:
+            await conversations.choose_model(session, wanted, place=asker.place)
             return Said(say(words.MODEL_CHOSEN, model=wanted))
-        return Said(say(words.NO_SUCH_MODEL, model=wanted.replace("`", ""), models=others))
+        return Said(say(words.NO_SUCH_MODEL, model=_bounded(wanted), models=others))
 
     def _take_back(self, dropped: Sequence[Inbound]) -> None:
         """What was dropped waits no more."""
@@ -237,6 +290,8 @@ def command_in(text: str) -> tuple[Name, str] | None:
     name = next((name for name in COMMANDS if found and name == found["name"].lower()), None)
     if found is None or name is None or name in _PRIVATE or (found["argument"] and name not in _WITH_ARGUMENT):
         return None
+    if name in PRIVATE and not text.strip().startswith(("/", "!")):
+        return None
     return name, (found["argument"] or "").rstrip(".!")
 
 
@@ -246,4 +301,15 @@ def _help(say: Words) -> str:
 
 
 def _shown(name: Name) -> str:
-    return f"{name} NAME" if name in _WITH_ARGUMENT else f"/{name}" if name in _PRIVATE else name
+    if name in PRIVATE:
+        return f"/{name}"
+    return f"{name} NAME" if name in WITH_NAME else name
+
+
+def _listed(name: str, description: str) -> str:
+    return f"- `{name}`: {description}" if description else f"- `{name}`"
+
+
+def _bounded(name: str) -> str:
+    """What somebody has named that is not there, to be said again."""
+    return name.replace("`", "")[:_MOST_NAMED]

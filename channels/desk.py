@@ -8,6 +8,7 @@ from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
 from core.feedback import Feedback
 from core.inbox import Inbox
+from core.ledger import Ledger
 from core.refusals import Refusals
 from core.spending import Spending
 
@@ -34,6 +35,7 @@ class Desk:
     reshow: Reshow
     approvals: Approvals
     reask: Reask
+    ledger: Ledger
     refusals: Refusals
     spending: Spending
     door: Door = field(default_factory=Door)

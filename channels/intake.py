@@ -15,14 +15,15 @@ from weakref import WeakValueDictionary
 from channels import words
 from channels.buttons import OfRequest, OfTurn, wished
 from channels.channel import Surface
-from channels.commands import Asker, Commands, Name, command_in
+from channels.commands import PRIVATE, Asker, Commands, Name, Said, command_in
 from channels.desk import Desk
 from channels.door import Admission
 from channels.receipts import Receipts
+from channels.why import told
 from channels.words import Words
 from core.again import Refused
 from core.approvals import Verdict
-from core.changes import Taken
+from core.changes import Revised, Taken
 from core.errors import StoreError, SurfaceError
 from core.inbound import Inbound
 from core.inbox import Accepted
@@ -43,6 +44,10 @@ _NOT_AGAIN: Mapping[Refused, str] = {
     Refused.OVER: words.OVER,
     Refused.NEWER: words.NEWER,
 }
+
+
+#: Seconds within which somebody can still call the bot by editing what he has said.
+MOMENT = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,23 +179,31 @@ class Intake:
             return
         # what is noted is not done when it comes again: if it cannot be done, that is to be told now
         do = self.commands.attempt if is_kept_by_itself else self.commands.run
-        said = await do(name, argument, asker)
+        if name in PRIVATE:
+            said = Said(words.of(asker.locale)(words.WHY_PRIVATELY))
+        else:
+            said = await do(name, argument, asker)
         if not said.is_seen:
             self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
 
-    async def edited(self, event_key: str, text: str) -> None:
+    async def edited(self, event_key: str, text: str, *, calls: bool = False) -> bool:
         """Take note that a message was edited: what waits is answered as it says now, and under an answer that is
         given already stands a button to have it answered anew.
 
         Args:
             text: as `Inbound.text` has it.
+            calls: whether it calls the bot now.
+
+        Returns:
+            Whether it is a call by that: nothing came of it before.
 
         Raises:
             StoreError: it could not be noted, and must not be acknowledged.
         """
-        revised = await self._desk.inbox.revise(event_key, text)
+        revised = await self._desk.inbox.revise(event_key, text, calls=calls)
         if isinstance(revised, Taken):
             self.run(self._desk.reshow(revised.turn_id), name="edit")
+        return revised is Revised.UNHEARD
 
     async def deleted(self, event_key: str) -> None:
         """Take note that a message was deleted: it is not answered any more, or the answer says what became of it.
@@ -228,6 +241,8 @@ class Intake:
                     return await self._decide(
                         approval_id, self._desk.door.person(visitor, name), _VERDICTS[ruling], say
                     )
+                case "why", turn_id:
+                    return await told(self._desk.ledger, turn_id, visitor.author, say)
                 case other, turn_id:
                     return await self._grant(other, turn_id, visitor.author, say)
         except StoreError as error:

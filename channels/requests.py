@@ -32,7 +32,7 @@ def request_text(approval: Approval, say: Words, *, is_void: bool = False) -> st
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     parts = [
         say(words.MAY_I, tool=storable(approval.tool).replace("`", "")),
-        _plain(redact(storable(approval.hint)))[:MOST_HINT],
+        plain(redact(storable(approval.hint)))[:MOST_HINT],
         f"{fence}json\n{shown}\n{fence}",
         say(words.NOT_SHOWN, count=f"{more:,}") if more > 0 else "",
         say(words.VOID) if is_void else _state(approval, say),
@@ -49,7 +49,7 @@ def request_buttons(approval: Approval, say: Words, *, is_void: bool = False) ->
 
 
 def _state(approval: Approval, say: Words) -> str:
-    facts = {"name": _plain(approval.decider) or say(words.SOMEBODY), "when": _moment(approval.decided_at)}
+    facts = {"name": plain(approval.decider) or say(words.SOMEBODY), "when": moment(approval.decided_at)}
     match approval.verdict:
         case "approved":
             return say(words.APPROVED, **facts)
@@ -61,13 +61,14 @@ def _state(approval: Approval, say: Words) -> str:
             return say(words.EXPIRED)
     sentences = {EVERYONE: words.ALL_DECIDE, OTHERS: words.OTHERS_DECIDE, ASKER: words.ASKER_DECIDES}
     named = [sentences.get(rule, words.NAMED_DECIDE) for rule in approval.approvers]
-    return say(named[0] if len(set(named)) == 1 else words.NAMED_DECIDE, until=_moment(approval.expires_at))
+    return say(named[0] if len(set(named)) == 1 else words.NAMED_DECIDE, until=moment(approval.expires_at))
 
 
-def _moment(at: float) -> str:
+def moment(at: float) -> str:
+    """A time (seconds since the epoch, UTC) as people read it."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """A name or a sentence on one line, as it is read."""
     return _MARKS.sub("", " ".join(text.split()))

@@ -1,27 +1,49 @@
-"""The tools that are at work while a turn runs."""
+"""The tools that are at work while a turn runs, and what is shown of them."""
 
 import asyncio
 import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from channels.words import Words
+from core.events import StreamEvent
+from core.secrets import redact
 
 log = logging.getLogger(__name__)
+
+#: Characters of an argument that are shown, of a tool's name, and of a line with all of them.
+_ARGUMENT, _NAME, _LINE = 60, 60, 150
+
+_FIELD = re.compile(r"\{(\w+)\}")
+
+#: What would be more than words: markup, mentions, the beginnings of links.
+_MARKUP = re.compile(r"[*_~`|\\<>\[\]{}\x00-\x1f\x7f\u2028-\u202e\u2066-\u2069]+")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Tools:
     """The tools that are at work."""
 
     def __init__(self) -> None:
-        self._calls: set[str] = set()
+        self._calls: dict[str, str] = {}  # what is shown of each, the newest last
         self._none = asyncio.Event()
         self._none.set()
 
-    def began(self, call_id: str) -> None:
-        self._calls.add(call_id)
+    def began(self, event: StreamEvent, say: Words) -> str:
+        """What is to be shown now that a call begins."""
         self._none.clear()
+        self._calls[event.call_id] = doing(event, say)
+        return self._calls[event.call_id]
 
-    def ended(self, call_id: str) -> None:
-        self._calls.discard(call_id)
+    def ended(self, event: StreamEvent) -> str:
+        """What is to be shown now that a call has ended: of what is at work still, the newest; empty if nothing is."""
+        self._calls.pop(event.call_id, None)
         if not self._calls:
             self._none.set()
+        return next(reversed(self._calls.values()), "")
 
     async def rest(self, seconds: float) -> None:
         """Wait until none is, but no longer than so many seconds."""
@@ -30,3 +52,30 @@ class Tools:
                 await self._none.wait()
         except TimeoutError:
             log.warning("a tool is at work still, and is not waited for")
+
+
+def doing(event: StreamEvent, say: Words) -> str:
+    """What is shown of a call while it is at work: the line of its tool with the arguments in it, as words and no more;
+    if it has none, or lacks an argument of it, the tool's name made readable.
+    """
+    line = say(event.text) if event.text else ""
+    arguments = {name: _words(event.data.get(name)) for name in _FIELD.findall(line)}
+    if line and all(arguments.values()):
+        filled = _FIELD.sub(lambda field: arguments[field[1]], line)
+        return f"_{_short(filled.rstrip('.… '), _LINE)}…_"
+    name = _HUMP.sub(" ", event.tool).replace("-", " ")
+    return say.using(_short(" ".join(_MARKUP.sub(" ", name).split()), _NAME) or "…")
+
+
+def _words(value: Any) -> str:
+    """An argument, on one line; empty if it is nothing that can be read in passing."""
+    if isinstance(value, list | tuple):
+        return _short(", ".join(filter(None, map(_words, value[:5]))), _ARGUMENT)
+    if value is None or isinstance(value, Mapping | bool | bytes):
+        return ""
+    text = _SCHEME.sub("", redact(str(value)[: 10 * _ARGUMENT]))
+    return _short(" ".join(_MARKUP.sub(" ", text).split()), _ARGUMENT)
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

@@ -57,6 +57,7 @@ DENIED = "⛔ Denied by {name}, {when} (UTC)."
 EXPIRED = "⛔ Denied: nobody decided in time."
 VOID = "⛔ Denied: what led to it is not there any more."
 SOMEBODY = "somebody"
+ASKER_GONE = "The agent that asked for this is not here any more, so nothing was done."
 
 # to who has pressed one
 NOT_YOURS_TO_DECIDE = "You are not one of those who can decide this."
@@ -86,12 +87,22 @@ MODELS_ARE = "You can choose one of these with `model NAME`: {models}"
 MODEL_CHOSEN = "From now on I answer with `{model}` here."
 NO_SUCH_MODEL = "I have no model `{model}`. These can be chosen: {models}"
 ONE_MODEL = "No other model can be chosen."
+AGENT_IS = "The agent `{agent}` answers here."
+AGENT_GONE = "`{agent}` was chosen here before, and cannot be chosen any more."
+AGENTS_ARE = "You can choose one of these with `agent NAME`:"
+AGENT_CHOSEN = (
+    "From the next question on, `{agent}` answers here. It reads what was said before as another agent's words; say "
+    "`reset` to begin anew."
+)
+NO_SUCH_AGENT = "No agent `{agent}` can be chosen here. These can:"
+ONE_AGENT = "No other agent can be chosen here."
 EXPORTED = "This is what was said in this conversation."
 MUTED = "I keep quiet here until somebody calls me by name or says `listen` to me."
 LISTENING = "I listen again: what follows on my answers is for me, even if nobody calls me by name."
 HELPS = "Call me by name, or write to me alone, and I answer. I know these words as well:"
 NOT_FOR_YOU = "You may not write here, so I do nothing for you here."
 NOTHING_TO_READ = "There is nothing in this message that I can read."
+STATUS_AGENT = "Agent: `{agent}`"
 STATUS_MODEL = "Model: `{model}`"
 STATUS_SINCE = "Since: {when} (UTC)"
 STATUS_MESSAGES = "Messages: {count}"
@@ -119,11 +130,13 @@ TOO_OFTEN = "That is more than I may answer for now. Ask me again in {minutes} m
 RESET_DOES = "start over: I forget what was said in this conversation"
 STOP_DOES = "stop the answer that I am giving you"
 STATUS_DOES = "tell the model, and what I remember and have used in this conversation"
+AGENT_DOES = "tell which agent answers in this conversation, or choose another one"
 MODEL_DOES = "tell which model answers in this conversation, or choose another one"
 EXPORT_DOES = "give what was said in this conversation as a file"
 MUTE_DOES = "keep quiet in this conversation unless somebody calls me by name"
 LISTEN_DOES = "listen again to what follows on my answers"
 HELP_DOES = "tell all this"
+AGENT_NAME = "the agent to be chosen"
 MODEL_NAME = "the model to be chosen"
 ASK_DOES = "ask me something"
 ASK_WHAT = "the question"
@@ -176,7 +189,7 @@ class Words:
         """One sentence for the user, with the id that an operator can find the cause by."""
         return f"{self.sorry(sentence)} {self(TURN, id=turn_id)}"
 
-    def waited(self, seconds: int) -> str:
+    def waited(self, seconds: int | str) -> str:
         return self(WAITED, seconds=seconds)
 
     def using(self, tool: str) -> str:
@@ -227,3 +240,39 @@ def _words(language: str) -> Words:
 
 
 ENGLISH = _words(_ENGLISH)
+
+# of what an answer was made of, to who asked for it
+WHY = "Why?"
+WHY_THIS = "Why this answer?"
+WHY_DOES = "tell you alone what an answer of mine was made of"
+WHY_TURN = "the id of a turn; without one, your latest answer here"
+WHY_PRIVATELY = "That is for you alone: use `/why`, or the menu of the message."
+WHY_NOT_YOURS = "I can tell you nothing about this: only who asked can know, and for as long as I remember."
+WHY_TITLE = "**What this answer was made of** (turn `{id}`)"
+WHY_RUNS = "I am at it still."
+WHY_FAILED = "It failed. Whoever runs me finds the cause under this id."
+WHY_STOPPED = "It was stopped."
+WHY_LOST = "What it was made of is not known any more."
+WHY_RETRY = "It was tried again, and went on with what had been done before."
+WHY_REGENERATE = "It was answered anew."
+WHY_REVISE = "It was answered anew, as the question was edited."
+WHY_DECIDED = "It goes on with what was decided."
+WHY_SEVERAL = "It answers {count} messages at once."
+WHY_ATTEMPTS = "It was begun {count} times, since I was interrupted."
+WHY_TOKENS = "Tokens: {read} read, {written} written"
+WHY_TOOL = "Tool `{tool}`{took}: {arguments}"
+WHY_TOOL_FAILED = "Tool `{tool}` has failed{took}: {arguments}; it said: {error}"
+WHY_TOOL_ASKS = "Tool `{tool}` needs a decision: {arguments}"
+WHY_TOOL_OPEN = "Tool `{tool}` has not ended: {arguments}"
+WHY_TOOLS_MORE = "{count} more calls of tools"
+WHY_HISTORY = "Of this conversation: {count} messages, {tokens} tokens"
+WHY_CUT_TOKENS = "Left out: {count} older messages, for there is room for {budget} tokens"
+WHY_CUT_TURNS = "Left out: {count} older messages, for no more than {turns} questions and answers are read"
+WHY_OTHERS = "Of what others said: {count} messages, {tokens} tokens"
+WHY_OTHERS_CUT = "Left out: {count} messages of others, for want of room"
+WHY_FILE = "File `{name}`: read"
+WHY_FILE_NOT = "File `{name}`: not read; {why}"
+WHY_WAITS = "`{tool}`: nobody has decided yet."
+WHY_TIME = "Time: the first word after {first} s, all after {all} s"
+WHY_TIME_ALL = "Time: {all} s"
+WHY_WAITED = "Before that it had waited for {waited} s."

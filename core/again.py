@@ -31,11 +31,14 @@ class Refused(Enum):
     NEWER = auto()
 
 
-async def wanted(connection: AsyncConnection, turn_id: str, *, author: str, kind: Again) -> Inbound | Refused:
+async def wanted(connection: AsyncConnection, turn_id: str, *, author: str | None, kind: Again) -> Inbound | Refused:
     """The message to be kept for a turn to be answered once more, if that may be. Its session is kept from all others
     until the end of the transaction.
 
     Of a turn there is one such message, however often and in whichever ways that is asked for.
+
+    Args:
+        author: who wants it; None for an operator, who may.
     """
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     generation = await hold_session(connection, (await connection.execute(session)).scalar_one_or_none())
@@ -45,7 +48,7 @@ async def wanted(connection: AsyncConnection, turn_id: str, *, author: str, kind
     said = [message for row in standing if (message := readable(row.inbound))]
     if turn is None or turn.generation != generation or not said:
         return Refused.OVER
-    if author not in {message.author for message in said}:
+    if author is not None and author not in {message.author for message in said}:
         return Refused.NOT_THEIRS
     message = replace(said[-1], event_key=f"{said[-1].channel}:again:{turn_id}", sent_at=time.time())
     if (has_ended := await _has_ended(connection, message.event_key)) is not None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.asks import ALWAYS, Ask, Decision
+from core.asks import Ask, Decision, always
 from core.inbound import Inbound
 from core.secrets import traced
 from core.sessions import scopes
@@ -28,7 +28,8 @@ from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.upsert import insert_new
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.visitors import Person, permits
 from core.waiting import answered_by, readable, row_of
 from core.worker import Worker
@@ -59,6 +60,7 @@ class Approval:
         verdict: None as long as nobody has decided.
         decider: the name of who has.
         decided_at: in seconds since the epoch.
+        agent: the name of the one whose tool it is.
     """
 
     id: str
@@ -76,6 +78,7 @@ class Approval:
     verdict: Verdict | None = None
     decider: str = ""
     decided_at: float = 0.0
+    agent: str = ""
 
     def may_decide(self, person: Person) -> bool:
         is_asker = person.id in self.askers
@@ -125,9 +128,16 @@ class Approvals:
         self._hours = hours
         self._pauses = pauses
 
-    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], asks: Sequence[Ask]) -> list[Approval]:
-        """Keep the final text of a turn that asks people for something, and what it asks for. Of one that was started
-        over meanwhile, nothing is asked.
+    async def answered(
+        self,
+        turn: Turn,
+        text: str,
+        usage: Mapping[str, Any],
+        asks: Sequence[Ask],
+        receipt: Mapping[str, Any] | None = None,
+    ) -> list[Approval]:
+        """Keep the final text of a turn that asks people for something, what it was made of, and what it asks for. Of
+        one that was started over meanwhile, nothing is asked.
 
         Returns:
             What it asks for: see `asked`.
@@ -141,8 +151,8 @@ class Approvals:
             async with self._database.write() as connection:
                 generation = await hold_session(connection, turn.session_id)
                 here = fence.is_own & turns.c.state.in_(before("answered"))
-                kept = sa.update(turns).where(here).values(text=text, usage=dict(usage), state="answered")
-                if not (await connection.execute(kept)).rowcount:
+                new = {"text": text, "usage": dict(usage), "receipt": receipt, "state": "answered"}
+                if not (await connection.execute(sa.update(turns).where(here).values(new))).rowcount:
                     raise fence.lost
                 if generation == turn.generation:
                     await self._ask(connection, turn, asks)
@@ -297,7 +307,7 @@ class Approvals:
         if verdict == "always":
             of = scopes.owners("", "", approval.session_id)
             told = {"by": person and person.id, "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")}
-            await scopes.write(connection, of, {f"{ALWAYS}{approval.tool}": told})
+            await scopes.write(connection, of, {always(approval.agent, approval.tool): told})
         await self._go_on(connection, approval, now)
         decider = person.name if person else ""
         return Decided(replace(approval, verdict=verdict, decider=decider, decided_at=now), is_first=True)
@@ -321,7 +331,11 @@ class Approvals:
 async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Approval]:
     """Those of sessions that were not started over since."""
     lives = (sessions.c.id == approvals.c.session) & (sessions.c.generation == approvals.c.generation)
-    query = sa.select(approvals, turns.c.origin).join(turns, turns.c.id == approvals.c.turn).join(sessions, lives)
+    query = (
+        sa.select(approvals, turns.c.origin, turns.c.agent)
+        .join(turns, turns.c.id == approvals.c.turn)
+        .join(sessions, lives)
+    )
     rows = (await connection.execute(query.where(where).order_by(approvals.c.asked_at, approvals.c.id))).all()
     found = []
     for row in rows:
@@ -347,5 +361,6 @@ def _approval(row: sa.Row[Any], inbound: Inbound) -> Approval:
         inbound=inbound,
         verdict=row.decision,
         decider=row.decider or "",
+        agent=row.agent,
         decided_at=row.decided_at or 0.0,
     )

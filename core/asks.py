@@ -23,7 +23,14 @@ _PLAIN_HINT = "Please approve or reject the tool call"
 _RULE = "parley"
 
 #: What the keys of a session's state begin with that say which tools may be used without asking again.
-ALWAYS = "parley:always:"
+_ALWAYS = "parley:always:"
+
+
+def always(app: str, tool: str) -> str:
+    """The key under which it is kept that an app's tool may be used without asking: another app's of the same name is
+    another tool.
+    """
+    return f"{_ALWAYS}{app}:{tool}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,7 @@ def rule_on(context: ToolContext, approvers: Sequence[str] | None, *, always: bo
 
 def allow(context: ToolContext, tool: str) -> None:
     """Let a call be made without asking, if that was decided for its tool and session once for all."""
-    if context.tool_confirmation is None and context.state.get(f"{ALWAYS}{tool}"):
+    if context.tool_confirmation is None and context.state.get(always(context.session.app_name, tool)):
         context.tool_confirmation = ToolConfirmation(confirmed=True)
 
 

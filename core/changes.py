@@ -19,11 +19,13 @@ class Revised(Enum):
     """What became of an edit.
 
     Attributes:
-        UNKNOWN: the message is not known, or was forgotten.
+        UNHEARD: nothing came of the message, which may be for the bot by now.
+        UNKNOWN: it was forgotten, or is not for the bot.
         SAME: its words are what they were.
         WAITS: it waits, and will be answered as it was edited.
     """
 
+    UNHEARD = auto()
     UNKNOWN = auto()
     SAME = auto()
     WAITS = auto()
@@ -60,8 +62,14 @@ class Taken:
     is_ended: bool = False
 
 
-async def revise(connection: AsyncConnection, event_key: str, text: str) -> Revised | Taken:
-    """Keep the words of a message that was edited: as its own while it waits, beside them when a turn has taken it."""
+async def revise(connection: AsyncConnection, event_key: str, text: str, *, calls: bool = False) -> Revised | Taken:
+    """Keep the words of a message that was edited: as its own while it waits, beside them when a turn has taken it.
+
+    Args:
+        calls: whether it calls the bot now: then it is not kept any more that it was said to others.
+    """
+    if calls and await _is_unheard(connection, event_key):
+        return Revised.UNHEARD
     row = await _held(connection, event_key)
     said = None if row is None else readable(row.inbound)
     if row is None or said is None or row.outcome is not None:
@@ -102,13 +110,21 @@ async def withdraw(connection: AsyncConnection, event_key: str, turns_: Turns) -
     await connection.execute(sa.update(inbox).where(inbox.c.id.in_(gone), inbox.c.outcome.is_(None)).values(withdrawn))
     if turn is None:
         return Withdrawn.DROPPED
-    if not others:  # nobody is to decide on what nobody wants any more
+    if not others:  # what was called for it quotes it, and nobody is to decide on what nobody wants any more
+        of_it = sa.update(turns).where(turns.c.session == row.session, turns.c.origin == row.turn)
+        await connection.execute(of_it.values(receipt=None))
         waits = approvals.c.turn == turn.id, approvals.c.decision.is_(None)
         await connection.execute(sa.delete(approvals).where(*waits))
     is_ended = False
     if not others and turn.state in UNDER_WAY:
         is_ended = await turns_.cancel(connection, row.session, WITHDRAWN) is not None
     return Taken(turn.id, turn.state, is_alone=not others, is_ended=is_ended)
+
+
+async def _is_unheard(connection: AsyncConnection, event_key: str) -> bool:
+    this = inbox.c.event_key == event_key
+    await connection.execute(sa.delete(inbox).where(this, inbox.c.outcome == "overheard"))
+    return (await connection.execute(sa.select(inbox.c.id).where(this))).first() is None
 
 
 async def _held(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | None:

@@ -9,17 +9,19 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.agents import ONE, Agents
 from core.inbound import Inbound
 from core.states import State
+from core.status import Status, stands
 from core.stopping import Halt, Stopped, stop, stop_turn
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
-from core.store.schema import inbox, messages, sessions, turns
+from core.store.schema import inbox, sessions, turns
 from core.store.upsert import insert_new
 from core.transcript import transcript
 from core.turns import STOP, Turns
 from core.visitors import BOT
-from core.waiting import answered_by, is_under_way, is_waiting, readable, row_of
+from core.waiting import answered_by, readable, row_of
 from core.worker import Worker
 
 #: What of a conversation that the bot is in is for it though it is not called: nothing, what the one says who spoke
@@ -31,29 +33,15 @@ _WORDS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """How a conversation stands.
+class Answering:
+    """The agent that answers in a conversation.
 
     Attributes:
-        model: the one that answers, by its full name.
-        is_muted: whether it is answered only when it is called.
-        since: when it was begun, or last started over and spoken in again (seconds since the epoch); None if nothing
-            is stored of it.
-        messages: how many messages people and agents have said.
-        history_tokens: what all of it would cost to send; no more than `budget` is sent.
-        used_tokens: what the models have read and written for it, as their providers count it.
-        waiting: how many messages wait.
+        missed: the one that was chosen, if that may not be chosen any more.
     """
 
-    model: str
-    is_muted: bool = False
-    since: float | None = None
-    messages: int = 0
-    history_tokens: int = 0
-    budget: int = 0
-    used_tokens: int = 0
-    is_running: bool = False
-    waiting: int = 0
+    name: str
+    missed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +90,9 @@ class Conversations:
     """What the tables tell of conversations, and what is done to them but for a reset (`Inbox`).
 
     Args:
-        models: the full names of what may be chosen, the default first.
+        models: the full names of what may be chosen where an agent says nothing else, the default first.
         budget: how many tokens of history are sent.
+        agents: those of the bot.
         pauses: seconds between the tries of `stop_turn` while the database is away; it comes by a button, and once.
     """
 
@@ -116,6 +105,7 @@ class Conversations:
         app: str,
         models: Sequence[str],
         budget: int,
+        agents: Agents = ONE,
         pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
@@ -125,6 +115,7 @@ class Conversations:
         self._pauses = pauses
         self._budget = budget
         self.models = tuple(models)
+        self.agents = agents
 
     async def stop(self, session_id: str, *, author: str | None, until: float = inf) -> Halt:
         """End what runs in a session, over all workers, and what waits there.
@@ -142,9 +133,9 @@ class Conversations:
         self._end(halt.turn_id)
         return halt
 
-    async def stop_turn(self, turn_id: str, author: str) -> Stopped:
-        """End a turn that runs, whoever runs it, if `author` has asked for it. However often that is said, it is done
-        once.
+    async def stop_turn(self, turn_id: str, author: str | None) -> Stopped:
+        """End a turn that runs, whoever runs it, if `author` has asked for it; None for an operator, who may. However
+        often that is said, it is done once.
 
         Raises:
             StoreError: it could not be kept, however often that was tried.
@@ -158,44 +149,47 @@ class Conversations:
         self._end(turn_id if stopped is Stopped.DONE else None)
         return stopped
 
-    async def status(self, session_id: str) -> Status:
+    async def status(self, session_id: str, spots: Sequence[str] = ()) -> Status:
         """How a session stands. One that is not there has nothing in it.
+
+        Args:
+            spots: what rules on places may call where it is: see `Inbound`.
 
         Raises:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
+            agent = self._answering(row, spots).name
             if row is None:
-                return Status(self.models[0], budget=self._budget)
-            said = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
-            stored = sa.select(
-                sa.func.min(messages.c.created_at).label("since"),
-                sa.func.count(sa.case((said, 1))).label("messages"),
-                sa.func.coalesce(sa.func.sum(messages.c.tokens), 0).label("tokens"),
-            ).where(messages.c.session == session_id, messages.c.generation == row.generation)
-            counts = (turns.c.usage[name].as_integer() for name in ("input", "output", "thinking"))
-            used = sum((sa.func.coalesce(count, 0) for count in counts), start=sa.literal(0))
-            ran = sa.select(
-                sa.func.coalesce(sa.func.sum(used), 0).label("tokens"),
-                sa.func.count(sa.case((is_under_way(turns), 1))).label("running"),
-            ).where(turns.c.session == session_id, turns.c.generation == row.generation)
-            waits = sa.select(sa.func.count()).where(inbox.c.session == session_id, is_waiting(inbox))
-            history = (await connection.execute(stored)).one()
-            run = (await connection.execute(ran)).one()
-            return Status(
-                model=self._known(row.model),
-                is_muted=row.muted,
-                since=history.since,
-                messages=history.messages,
-                history_tokens=history.tokens,
-                budget=self._budget,
-                used_tokens=run.tokens,
-                is_running=bool(run.running),
-                waiting=(await connection.execute(waits)).scalar_one(),
-            )
+                return Status(self._known(None, agent), agent, budget=self._budget)
+            return await stands(connection, row, self._known(row.model, agent), agent, budget=self._budget)
 
-    async def model(self, session_id: str) -> str:
+    async def agent(self, session_id: str, spots: Sequence[str]) -> Answering:
+        """The agent that answers in a session.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            return self._answering(await _session(connection, session_id), spots)
+
+    async def choose_agent(self, session_id: str, agent: str, *, place: str, spots: Sequence[str]) -> bool:
+        """Have a session, which may be yet to begin, answered by an agent from its next turn on. Nothing of it is lost.
+
+        Returns:
+            Whether that one may be chosen.
+
+        Raises:
+            StoreError: it could not be kept.
+        """
+        if agent not in self.agents.offered(spots):
+            return False
+        chosen = None if agent == self.agents.at(spots) else agent
+        await self._change(session_id, self._new(session_id, place), agent=chosen)
+        return True
+
+    async def model(self, session_id: str, spots: Sequence[str] = ()) -> str:
         """The full name of the model that answers in a session.
 
         Raises:
@@ -203,7 +197,15 @@ class Conversations:
         """
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
-        return self._known(row.model if row is not None else None)
+        return self._known(row.model if row is not None else None, self._answering(row, spots).name)
+
+    async def offered(self, session_id: str, spots: Sequence[str]) -> tuple[str, ...]:
+        """The full names of the models that may be chosen for the agent that answers in a session, the default first.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        return self._models((await self.agent(session_id, spots)).name)
 
     async def choose_model(self, session_id: str, model: str | None, *, place: str) -> bool:
         """Have a session, which may be yet to begin, answered by a model from its next turn on; None for the default.
@@ -216,9 +218,7 @@ class Conversations:
         """
         if model is not None and model not in self.models:
             return False
-        now = time.time()
-        new = {"id": session_id, "app": self._app, "user_id": place, "created_at": now, "updated_at": now}
-        await self._change(session_id, new, model=model)
+        await self._change(session_id, self._new(session_id, place), model=model)
         return True
 
     async def mute(self, session_id: str, is_muted: bool) -> bool:
@@ -358,8 +358,22 @@ class Conversations:
             self._worker.cancel(turn_id, STOP)
         self._worker.wake()
 
-    def _known(self, model: str | None) -> str:
-        return model if model in self.models and model is not None else self.models[0]
+    def _new(self, session_id: str, place: str) -> dict[str, Any]:
+        now = time.time()
+        return {"id": session_id, "app": self._app, "user_id": place, "created_at": now, "updated_at": now}
+
+    def _answering(self, row: sa.Row[Any] | None, spots: Sequence[str]) -> Answering:
+        chosen = row.agent if row is not None else None
+        name = self.agents.answering(chosen, spots)
+        return Answering(name, missed=chosen if chosen is not None and chosen != name else "")
+
+    def _models(self, agent: str) -> tuple[str, ...]:
+        known = self.agents.known.get(agent)
+        return known.models if known is not None and known.models else self.models
+
+    def _known(self, model: str | None, agent: str) -> str:
+        models = self._models(agent)
+        return model if model is not None and model in models else models[0]
 
 
 async def _session(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:

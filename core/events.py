@@ -7,8 +7,11 @@ from typing import Any, Literal
 from core.asks import Ask
 from core.metering import ModelCall
 from core.models.provider import Usage
+from core.sessions.extent import Extent
 
-StreamEventType = Literal["text_delta", "step_reset", "tool_start", "tool_end", "file", "error", "done"]
+StreamEventType = Literal[
+    "history", "text_delta", "step_reset", "tool_past", "tool_start", "tool_end", "file", "error", "done"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +19,15 @@ class StreamEvent:
     """One thing that happened.
 
     Attributes:
-        type: `text_delta`: `text` goes behind what the reply says so far.
+        type: `history`: what of the conversation is sent to the model.
+            `text_delta`: `text` goes behind what the reply says so far.
             `step_reset`: the reply says `text` now, whatever it said before: a step's final text differs from
             what was streamed of it, or the step starts over.
-            `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result.
+            `tool_past`: an earlier attempt at the run has called a tool; `data` are the arguments. With an `error`,
+            that call has failed.
+            `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result, and `seconds` how
+            long it took, if that is known. `text` is what is shown while it runs, with the names of arguments in
+            braces; empty if its name is to do.
             `file`: a file was made, which goes to the user with the reply; `data` are its `name` and its `version`.
             `error`: with a `call_id`, that call failed and the run goes on; without, the run has failed
             with `error` and this is the last event.
@@ -38,3 +46,5 @@ class StreamEvent:
     usage: Usage = field(default_factory=Usage)
     asks: tuple[Ask, ...] = ()
     calls: tuple[ModelCall, ...] = ()
+    seconds: float | None = None
+    history: Extent | None = None

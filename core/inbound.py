@@ -38,7 +38,9 @@ class Inbound:
         text: what was said, without the mention that called the bot.
         sent_at: when the platform got it, in seconds since the epoch: the order within the session.
         attachments: the files that came along.
-        brings: the messages that it passes on or replies to, in the adapter's own words (JSON).
+        brings: the messages that it passes on or replies to, in the adapter's own words, and those that it is a
+            question about, as `channels.context.about` has them (JSON).
+        spots: the names of the place where it was said, the narrowest first, as rules on places have them.
         visitor: its author with all that his rights depend on; see `who`.
         spot: where it was said.
     """
@@ -53,6 +55,7 @@ class Inbound:
     sent_at: float
     attachments: tuple[Attachment, ...] = ()
     brings: tuple[Mapping[str, Any], ...] = ()
+    spots: tuple[str, ...] = ()
     visitor: Visitor | None = None
     spot: Spot = NOWHERE
 
@@ -82,6 +85,7 @@ class Inbound:
             read = {
                 "attachments": files,
                 "brings": tuple(data.get("brings", ())),
+                "spots": tuple(data.get("spots", ())),
                 "visitor": visitor and Visitor(**{**visitor, **_tuples(visitor, "roles", "workspaces")}),
                 "spot": Spot(**{**spot, **_tuples(spot, "parents")}),
             }

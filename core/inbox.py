@@ -23,7 +23,8 @@ from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
 from core.store.upsert import insert_of
-from core.turns import ANEW, RESET, STOP, WITHDRAWN, Kind, Turns
+from core.turn import Kind
+from core.turns import ANEW, RESET, STOP, WITHDRAWN, Turns
 from core.waiting import Again, generation_of, is_known, is_under_way, is_waiting, readable, row_of
 from core.worker import Worker
 
@@ -131,14 +132,16 @@ class Inbox:
             return Accepted.KNOWN
         return Accepted.WAITS if rows[0][0] else Accepted.NEXT
 
-    async def again(self, turn_id: str, *, author: str, kind: Again) -> tuple[Accepted, Inbound] | Refused | Limited:
+    async def again(
+        self, turn_id: str, *, author: str | None, kind: Again
+    ) -> tuple[Accepted, Inbound] | Refused | Limited:
         """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
         only where nothing was said since. However often and in whichever ways that is asked of a turn, it is done once.
 
         What a turn says that is still at it when its question was edited, nobody waits for: `revise` ends it.
 
         Args:
-            author: who wants it: only an author of the messages may.
+            author: who wants it: only an author of the messages may, and an operator (None).
 
         Returns:
             What became of it, and the message whose place it is answered in; or why not.
@@ -148,7 +151,7 @@ class Inbox:
         """
 
         async def work(connection: AsyncConnection) -> tuple[tuple[Accepted, Inbound] | Refused | Limited, str | None]:
-            until = await self._spent_until(connection, turn_id, author) if self._rates else None
+            until = await self._spent_until(connection, turn_id, author) if self._rates and author else None
             if until is not None:
                 return Limited(until), None
             message = await wanted(connection, turn_id, author=author, kind=kind)
@@ -171,19 +174,20 @@ class Inbox:
         where = (await connection.execute(place)).scalar_one_or_none() or ""
         return await self._rates.spent_until(connection, author=author, place=where)
 
-    async def revise(self, event_key: str, text: str) -> Revised | Taken:
+    async def revise(self, event_key: str, text: str, *, calls: bool = False) -> Revised | Taken:
         """Take note that a message was edited. If it waits, no turn sees its old words; if a turn has it, it may be
         answered once more (`again`, of the kind `revise`).
 
         Args:
             text: what it says now, as `Inbound.text`.
+            calls: whether it calls the bot now: then it is not kept any more that it was said to others.
 
         Raises:
             StoreError: nothing was changed.
         """
 
         async def work(connection: AsyncConnection) -> Revised | Taken:
-            revised = await revise(connection, event_key, text)
+            revised = await revise(connection, event_key, text, calls=calls)
             await self._turns.announce(connection)  # who looked for what waits meanwhile passed the session over
             return revised
 
@@ -316,7 +320,7 @@ class Inbox:
         Returns:
             What else waited.
         """
-        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None))
+        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None, receipt=None))
         generation = await self._service.begin_generation(connection, session_id)
         here = inbox.c.session == session_id
         later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)

@@ -50,6 +50,7 @@ class McpConfig(BaseModel):
         tools: the names of the tools that may be used; none: all.
         prefix: what the tools' names begin with, and an underscore; none: the server's name; empty: nothing.
         seconds: how long the server may take to begin, and a call.
+        progress: by the name of a tool, without the prefix, what is shown while it runs: see `Tool`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,6 +63,7 @@ class McpConfig(BaseModel):
     tools: tuple[str, ...] | None = None
     prefix: str | None = Field(default=None, pattern=r"^(?:[A-Za-z][A-Za-z0-9_]*)?$")
     seconds: float = Field(default=30, gt=0)
+    progress: Mapping[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> "McpConfig":
@@ -81,6 +83,8 @@ class McpServer(BaseToolset):
         self._pause = pause
         self._again_at = 0.0
         self._tools = _connected(config)
+        prefix = f"{self.tool_name_prefix}_" if self.tool_name_prefix else ""
+        self.progress = {f"{prefix}{tool}": line for tool, line in config.progress.items()}
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         if time.monotonic() < self._again_at:

@@ -13,6 +13,7 @@ from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 from core.asks import allow, rule_on
 from core.errors import ToolError
 from core.journal import Call, Entry, Journal
+from core.models.choice import ChosenRun
 from core.outputs import kept
 from core.results import told
 from core.secrets import redact
@@ -60,6 +61,8 @@ class GuardPlugin(BasePlugin):
             StoreError: the call cannot be written into the journal; it is not made.
         """
         contain(tool, self._tool_seconds)
+        if isinstance(run := tool_context.run_config, ChosenRun):
+            run.stopwatch.begin(tool_context.function_call_id or tool.name)
         if not is_allowed(tool, speaker_in(tool_context.state)):
             return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
         if not isinstance(tool, ToolAdapter) or tool.always:
@@ -81,6 +84,8 @@ class GuardPlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> Any:
         """Tell the model the result without secrets, and as what can be stored and sent again; an error's as well."""
+        if isinstance(run := tool_context.run_config, ChosenRun):
+            run.stopwatch.end(tool_context.function_call_id or tool.name)
         if isinstance(result, _Recorded):
             return None
         if isinstance(tool, ToolAdapter):

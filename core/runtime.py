@@ -3,10 +3,11 @@
 import logging
 import re
 import warnings
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -18,14 +19,13 @@ from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
 from google.adk.events.event import Event
 from google.adk.memory import InMemoryMemoryService
-from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import Runner
-from google.adk.sessions import InMemorySessionService, Session
+from google.adk.sessions import Session
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
 from core.artifacts import Artifacts, Made
-from core.asks import Decision, asks_in, behind, telling
+from core.asks import Ask, Decision, asks_in, behind, telling
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
 from core.events import StreamEvent
 from core.fence import Fence
@@ -33,6 +33,8 @@ from core.metering import Meter, run_with
 from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
 from core.models.provider import MOST_TAKE, Takes
+from core.progress import BUILT_IN, lines_of
+from core.sessions.extent import Extent
 from core.sessions.reopening import correction_of
 from core.sessions.service import StoredSession
 from core.steps import Steps, open_calls
@@ -62,6 +64,9 @@ class AgentRuntime:
 
     Any number of sessions may run at once; that one session runs once at a time is the caller's care.
 
+    Args:
+        lines: what is shown while a tool runs, by its name, where that is not what it says itself.
+
     Attributes:
         max_llm_calls: how many model calls one run may take before it is ended.
     """
@@ -72,11 +77,13 @@ class AgentRuntime:
         sessions: BaseSessionService,
         *,
         artifacts: BaseArtifactService | None = None,
+        lines: Mapping[str, str] = MappingProxyType({}),
         max_llm_calls: int = 25,
     ) -> None:
         self.app = app
         self.sessions = sessions
         self.max_llm_calls = max_llm_calls
+        self._lines = {**BUILT_IN, **lines_of(app), **lines}
         self._artifacts = artifacts or InMemoryArtifactService()
         self._runner = _Runner(
             app=app,
@@ -206,14 +213,22 @@ class AgentRuntime:
         if run_id is not None and isinstance(self._artifacts, Artifacts):
             runner.artifact_service = self._artifacts.of(run_id, generation)
         message: types.Content = types.UserContent(parts=[types.Part(text=text), *media])
-        steps = Steps()
+        steps = Steps(self._lines)
+        config = ChosenRun(
+            model=model,
+            streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
+            max_llm_calls=self.max_llm_calls,
+            tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
+        )
         try:
             if run_id is not None:
                 stored = await runner.stored(run_id, generation, fence, user_id=user_id, session_id=session_id)
+                if (loaded := runner.extent) is not None:
+                    yield StreamEvent("history", history=loaded)
                 if decisions:
                     message = telling(stored, decisions) or message
-                    for made in _allowed(stored, decisions):
-                        yield made
+                    for ask in _allowed(stored, decisions):
+                        yield steps.begun(ask.tool, ask.asks_for, ask.arguments)
                     stored = behind(stored, decisions) or []
                 meter.retell(stored)
                 for again in steps.retold(stored):
@@ -224,17 +239,12 @@ class AgentRuntime:
                 invocation_id=run_id,
                 new_message=message,
                 state_delta={SPEAKER: told(speaker)} if speaker else None,
-                run_config=ChosenRun(
-                    model=model,
-                    streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
-                    max_llm_calls=self.max_llm_calls,
-                    tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
-                ),
+                run_config=config,
             )
             async with aclosing(run) as events:
                 async for event in events:
                     for said in steps.take(event):
-                        yield said
+                        yield replace(said, seconds=config.stopwatch.seconds(said.call_id)) if said.call_id else said
             yield replace(steps.end(), calls=meter.calls, usage=meter.usage)
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
@@ -285,6 +295,11 @@ class _Runner(Runner):
 
     _session: Session | None = None
 
+    @property
+    def extent(self) -> Extent | None:
+        """How much of the conversation the run goes on with, where that is known."""
+        return self._session.extent if isinstance(self._session, StoredSession) else None
+
     async def stored(self, run_id: str, generation: int | None, fence: Fence | None, **session: str) -> list[Event]:
         """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
 
@@ -322,14 +337,14 @@ def _of_run(session: Session, run_id: str) -> list[Event]:
     return [event for event in session.events if event.invocation_id == run_id]
 
 
-def _allowed(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[StreamEvent]:
+def _allowed(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[Ask]:
     """The calls that were allowed, and are made now."""
     calls = {decision.call for decision in decisions if decision.is_allowed}
     made = {answer.id for event in behind(stored, decisions) or () for answer in event.get_function_responses()}
     for event in stored:
         for ask in asks_in(event):
             if ask.call in calls and ask.asks_for not in made:
-                yield StreamEvent("tool_start", tool=ask.tool, call_id=ask.asks_for, data=ask.arguments)
+                yield ask
 
 
 def _ours(error: Exception) -> Exception:
@@ -356,26 +371,3 @@ async def _collect(events: AsyncGenerator[StreamEvent, None]) -> str:
             if event.type == "done":
                 return event.text
     raise ProviderError("the run ended without an outcome")
-
-
-class _Mute(BaseLlm):
-    """A model that says nothing of note, at once."""
-
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
-        content = types.Content(role="model", parts=[types.Part(text=".")])
-        yield LlmResponse(
-            content=content,
-            partial=False,
-            usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=0, candidates_token_count=0),
-        )
-
-
-async def warm_up() -> None:
-    """Run an agent that says nothing once: ADK imports a second's worth of code at the first run of a process."""
-    sessions = InMemorySessionService()
-    runtime = AgentRuntime(App(name="warm_up", root_agent=LlmAgent(name="mute", model=_Mute(model="mute"))), sessions)
-    await sessions.create_session(app_name="warm_up", user_id="nobody", session_id="none")
-    await runtime.run_and_collect_once(user_id="nobody", session_id="none", text="hello")
-    await runtime.aclose()

@@ -2,6 +2,7 @@
 
 import re
 import traceback
+from typing import Any
 
 from core.errors import ParleyError
 
@@ -23,6 +24,16 @@ _SHAPES = re.compile(
     re.VERBOSE,
 )
 
+#: What a value is called that is not to be told, whatever it looks like.
+_NAMES = re.compile(
+    r"pass(?:word|wd|phrase|code)|secret|token\b|tokens?$|api[_-]?key|access[_-]?key|private[_-]?key|authorization"
+    r"|credential|cookie",
+    re.IGNORECASE,
+)
+
+#: How deep what is nested is looked into; what is deeper is left out.
+_DEPTH = 20
+
 _known: set[str] = set()
 
 
@@ -37,6 +48,26 @@ def redact(text: str) -> str:
     for secret in sorted(_known, key=len, reverse=True):
         text = text.replace(secret, _MASK)
     return _SHAPES.sub(_MASK, text)
+
+
+def masked(value: Any, depth: int = _DEPTH) -> Any:
+    """A value of JSON without what is, looks like, or is called a secret."""
+    match value:
+        case str():
+            return redact(value)
+        case dict() | list() if not depth:
+            return _MASK
+        case dict():
+            return {redact(str(name)): _hidden(str(name), item, depth - 1) for name, item in value.items()}
+        case list():
+            return [masked(item, depth - 1) for item in value]
+        case _:
+            return value
+
+
+def _hidden(name: str, value: Any, depth: int) -> Any:
+    is_named = _NAMES.search(name) and not isinstance(value, (bool, int, float, type(None)))
+    return _MASK if is_named else masked(value, depth)
 
 
 def traced(error: BaseException) -> str:

@@ -4,7 +4,10 @@ A step is one model call of one agent; its partial texts are provisional, and it
 is the texts of the steps, joined by a blank line.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 from google.adk.events.event import Event
 from google.genai import types
@@ -21,9 +24,13 @@ class Steps:
     """Turns ADK's events into ours, and knows the reply's text so far.
 
     Agents that run side by side have a step open each, told apart by author and branch.
+
+    Args:
+        lines: what is shown while a tool runs, by its name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._lines = lines
         self._texts: list[str] = []
         self._open: dict[tuple[str, str | None], int] = {}
         self._error_code = ""  # of the newest step, if that said nothing else
@@ -48,18 +55,27 @@ class Steps:
                 yield from self._write(self._step(event), text)
                 self._open.pop((event.author, event.branch))
         self._asks |= {ask.call: ask for ask in asks_in(event)}
-        yield from _tools_in(event)
+        yield from self._tools_in(event)
         for name, version in event.actions.artifact_delta.items():
             yield StreamEvent("file", data={"name": name, "version": version})
         self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
 
     def retold(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
-        """What an earlier attempt at the run has said, and the calls that are made now."""
+        """What an earlier attempt at the run has said and called, and the calls that are made now."""
         made_now = open_calls(stored)
+        calls = dict[str, StreamEvent]()
         for event in stored:
+            failures = dict[str, StreamEvent]()
             for told in self.take(event):
                 if not told.tool or told.call_id in made_now:
                     yield told
+                elif told.type == "tool_start":
+                    calls[told.call_id] = told
+                elif told.type == "error":
+                    failures[told.call_id] = told
+                elif call := calls.get(told.call_id):
+                    failed = failures.get(told.call_id)
+                    yield replace(call, type="tool_past", error=failed.error if failed else None)
 
     def end(self) -> StreamEvent:
         """What there is to tell at the end: `done`, or an `error` if the model broke off before its first word."""
@@ -72,6 +88,19 @@ class Steps:
     @property
     def text(self) -> str:
         return "\n\n".join(text for text in self._texts if text.strip())
+
+    def begun(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> StreamEvent:
+        """What there is to tell when a tool begins."""
+        return StreamEvent("tool_start", text=self._lines.get(tool, ""), tool=tool, call_id=call_id, data=arguments)
+
+    def _tools_in(self, event: Event) -> Iterator[StreamEvent]:
+        """The tools that begin with it, and that end. What asks a person is none."""
+        for call in event.get_function_calls():
+            if call.name != QUESTION:
+                yield self.begun(call.name or "", call.id or "", call.args or {})
+        for response in event.get_function_responses():
+            if response.name != QUESTION:
+                yield from _tool_end(response)
 
     def _step(self, event: Event) -> int:
         key = (event.author, event.branch)
@@ -109,16 +138,6 @@ def _visible_text(event: Event) -> str:
     if event.content is None or event.content.role == "user" or event.author == "user":
         return ""
     return "".join(part.text for part in event.content.parts or [] if part.text and not part.thought)
-
-
-def _tools_in(event: Event) -> Iterator[StreamEvent]:
-    """The tools that begin with it, and that end. What asks a person is none."""
-    for call in event.get_function_calls():
-        if call.name != QUESTION:
-            yield StreamEvent("tool_start", tool=call.name or "", call_id=call.id or "", data=call.args or {})
-    for response in event.get_function_responses():
-        if response.name != QUESTION:
-            yield from _tool_end(response)
 
 
 def _tool_end(response: types.FunctionResponse) -> Iterator[StreamEvent]:

@@ -76,15 +76,15 @@ async def stop(
     return Halt(ended, dropped, asking)
 
 
-async def stop_turn(connection: AsyncConnection, turns_: Turns, turn_id: str, *, author: str) -> Stopped:
-    """End a turn that runs, if `author` has asked for it."""
+async def stop_turn(connection: AsyncConnection, turns_: Turns, turn_id: str, *, author: str | None) -> Stopped:
+    """End a turn that runs, if `author` has asked for it; None for an operator, who may."""
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     session_id = (await connection.execute(session)).scalar_one_or_none()
     await hold_session(connection, session_id)
     turn = await _running(connection, session_id)
     if turn is None or turn.id != turn_id:
         return Stopped.OVER
-    if author not in await _askers(connection, turn):
+    if author is not None and author not in await _askers(connection, turn):
         return Stopped.NOT_THEIRS
     ended = await turns_.cancel(connection, turn.session, STOP)
     return Stopped.DONE if ended is not None else Stopped.OVER

@@ -45,6 +45,7 @@ class Tool:
         approvers: who may decide then: see `core.approvals`. None for those who may by the settings.
         always: whether a person may allow all calls of the tool in a session at once.
         allowed: for whom alone it may be called: see `allowed`. None for all.
+        progress: what is shown while it runs, with the names of arguments in braces; empty for its own name.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Tool:
     approvers: Sequence[str] | None = None
     always: bool = True
     allowed: Sequence[str] | None = None
+    progress: str = ""
 
 
 class ToolAdapter(BaseTool):
@@ -67,6 +69,7 @@ class ToolAdapter(BaseTool):
         self.idempotent = tool.idempotent
         self.approvers = None if tool.approvers is None else tuple(tool.approvers)
         self.always = tool.always
+        self.progress = tool.progress
         if tool.allowed is not None:
             allowed(*tool.allowed)(self)
 

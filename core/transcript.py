@@ -16,7 +16,8 @@ from core.store.schema import feedback, messages, sessions, turns
 async def transcript(connection: AsyncConnection, session_id: str) -> str:
     """What was said in a conversation since it was last started over, as Markdown: when, by whom, the tools that were
     used by their names, and what readers thought of the answers. Where several people speak, each message begins with
-    the speaker's name. Empty if nothing was said.
+    the speaker's name; where several of the bot's agents have answered, the one's that did stands there. Empty if
+    nothing was said.
     """
     lives = sessions.c.id == messages.c.session, sessions.c.generation == messages.c.generation
     query = sa.select(messages).join(sessions, sa.and_(*lives)).where(messages.c.session == session_id)
@@ -24,11 +25,15 @@ async def transcript(connection: AsyncConnection, session_id: str) -> str:
     if not rows:
         return ""
     thought = await _thought(connection, session_id)
+    run = sa.func.coalesce(turns.c.run, turns.c.origin)
+    answered = sa.select(run, turns.c.agent).where(turns.c.session == session_id).order_by(turns.c.created_at)
+    agents = {row[0]: row[1] for row in await connection.execute(answered)}
+    named = agents if len(set(agents.values())) > 1 else {}
     corrections = {correction_of(row.invocation_id): row.invocation_id for row in rows}
     pieces = [f"# Conversation `{session_id}`"]
-    for run, of_run in groupby(rows, key=lambda row: str(corrections.get(row.invocation_id, row.invocation_id))):
-        pieces += _run(run, list(of_run))
-        if verdicts := thought.get(run):
+    for id_, of_run in groupby(rows, key=lambda row: str(corrections.get(row.invocation_id, row.invocation_id))):
+        pieces += _run(id_, list(of_run), named.get(id_, ""))
+        if verdicts := thought.get(id_):
             counted = ", ".join(f"{number} {verdict}" for verdict, number in sorted(verdicts.items()))
             pieces.append(f"*Feedback: {counted}*")
     return "\n\n".join(pieces) + "\n"
@@ -48,7 +53,7 @@ async def _thought(connection: AsyncConnection, session_id: str) -> Mapping[str,
     return thought
 
 
-def _run(run: str, rows: Iterable[sa.Row[Any]]) -> Iterable[str]:
+def _run(run: str, rows: Iterable[sa.Row[Any]], agent: str) -> Iterable[str]:
     for row in rows:
         if row.role == "user" and row.invocation_id != run:  # our own word to a model that named a wrong agent
             continue
@@ -56,7 +61,8 @@ def _run(run: str, rows: Iterable[sa.Row[Any]]) -> Iterable[str]:
         said = row.content.strip() if row.role in ("user", "assistant") else ""
         if said or used:
             at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(row.created_at))
-            yield f"## {'Question' if row.role == 'user' else row.author}, {at}"
+            author = f"{row.author} ({agent})" if agent not in ("", row.author) else row.author
+            yield f"## {'Question' if row.role == 'user' else author}, {at}"
         if said:
             yield said
         if used:

@@ -18,13 +18,14 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.agents import ONE, Agents
 from core.fence import OWN, Fence, kept_usage, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
@@ -37,7 +38,8 @@ from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, turns
 from core.store.statement import Statement
-from core.waiting import Again, batches, begin_again, is_under_way, parent_of, said_to, waiting_run
+from core.turn import Turn
+from core.waiting import batches, begin_again, is_under_way, parent_of, said_to, waiting_run
 
 log = logging.getLogger(__name__)
 
@@ -53,58 +55,18 @@ ANEW = "anew"
 #: Seconds after which a message counts as one that has waited.
 WAITED = 0.2
 
-Kind = Literal["message", "approval"] | Again
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One run.
-
-    Attributes:
-        id: short enough to be told to a user, who can quote it to an operator.
-        messages: what it answers: all that waited when it was claimed for the first time, as it was said.
-        kind: whether it is the first to answer its messages, or in which way it does so once more.
-        origin: the turn that was the first to answer its messages, under whose id the reply is found and what the
-            run has stored.
-        run: under which it stores, if it goes on with what another turn had begun.
-        model: the one that was chosen for its session, by its full name; none for the default.
-        attempt: how often it was claimed from a worker that was gone, and one more.
-        is_resumed: whether it was claimed before.
-        has_waited: whether its messages may bear the sign that they wait, given by whichever process.
-        chunks: the platform's ids of the reply's messages as far as they stand.
-        text: the final text, once it is kept.
-        cancel: why it is to be ended, if it is.
-        meter: counts what its run asks of models.
-    """
-
-    id: str
-    session_id: str
-    generation: int
-    messages: tuple[Inbound, ...]
-    kind: Kind
-    origin: str
-    run: str | None = None
-    model: str | None = None
-    attempt: int = 1
-    is_resumed: bool = False
-    has_waited: bool = field(default=False, compare=False)
-    chunks: tuple[str, ...] = ()
-    text: str | None = None
-    cancel: str | None = None
-    meter: Meter = field(default_factory=Meter, compare=False, repr=False)
-
-    @property
-    def inbound(self) -> Inbound:
-        """The newest of its messages: the one that the reply answers."""
-        return self.messages[-1]
+Json = Mapping[str, Any]
 
 
 class Turns:
-    """The `turns` table, as one worker sees it."""
+    """The `turns` table, as one worker sees it that has these `agents`."""
 
-    def __init__(self, database: Database, lease: Lease, *, pauses: Sequence[float] = PAUSES) -> None:
+    def __init__(
+        self, database: Database, lease: Lease, *, agents: Agents = ONE, pauses: Sequence[float] = PAUSES
+    ) -> None:
         self._database = database
         self._lease = lease
+        self._agents = agents
         self._notices = Notices(database)
         self._pauses = pauses
 
@@ -176,13 +138,13 @@ class Turns:
         """
         await self._write(turn, _SHOWN, chunks=list(chunks))
 
-    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any]) -> None:
-        """Keep the final text before it is shown.
+    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> None:
+        """Keep the final text before it is shown, and what it was made of.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _ANSWERED, text=text, usage=dict(usage))
+        await self._write(turn, _ANSWERED, text=text, usage=dict(usage), receipt=receipt)
 
     async def hand_back(self, turn: Turn) -> None:
         """Leave the turn to whoever claims it next; that it was tried does not count.
@@ -231,18 +193,19 @@ class Turns:
 
         await self._notices.hear(heard)
 
-    async def end(self, turn: Turn, state: Ended, *, error: str | None = None) -> None:
+    async def end(self, turn: Turn, state: Ended, *, error: str | None = None, receipt: Json | None = None) -> None:
         """End the turn, and with it the messages that it answered. If the session was reset meanwhile, what was
         said is forgotten; if what was asked was deleted, the history is as if it had not been.
 
         Args:
             error: for operators: what went wrong, free of secrets.
+            receipt: what the turn was made of, if that was not kept with an answer.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
         usage = turn.meter.to_json() if state != "done" else {}  # of an answer, it is kept
-        values = {"error": error, "finished_at": time.time(), "usage": usage or None}
+        values = {"error": error, "finished_at": time.time(), "usage": usage or None, "receipt": receipt}
 
         async def work() -> None:
             if not await self._execute(turn, _ENDED[state], values):
@@ -254,8 +217,8 @@ class Turns:
         """End a turn of a generation that a reset has ended, or whose messages were deleted."""
         here = self.fence(turn).is_own & turns.c.state.in_(before(state))
         text = sa.case((turns.c.cancel == RESET, None), else_=turns.c.text)
-        kept = {**values, "usage": kept_usage(), "text": text, "state": state}
-        ended = sa.update(turns).where(here).values(**kept).returning(turns.c.cancel)
+        new = {**values, "usage": kept_usage(), "state": state, "text": text, "receipt": None}
+        ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
         async with self._database.write() as connection:
             row = (await connection.execute(ended, {"new_usage": values["usage"]})).one_or_none()
             if row is None:
@@ -318,6 +281,7 @@ class Turns:
                 origin=row.origin,
                 run=row.run,
                 model=row.model,
+                agent=row.agent,
                 attempt=row.attempt + 1,
                 is_resumed=True,
                 has_waited=True,
@@ -333,17 +297,12 @@ class Turns:
         waiting = await batches(connection, limit)
         if not waiting:
             return []
-        begun = [await _next(connection, batch) for batch in waiting]
+        begun = [await self._next(connection, batch) for batch in waiting]
         rows = [
             {
-                "id": turn.id,
+                **{name: getattr(turn, name) for name in _ALIKE},
                 "session": turn.session_id,
-                "generation": turn.generation,
-                "kind": turn.kind,
                 "parent": batch[0].parent,
-                "origin": turn.origin,
-                "run": turn.run,
-                "model": turn.model,
                 "state": "running",
                 "owner": self._lease.worker,
                 "chunks": list(turn.chunks),
@@ -358,34 +317,41 @@ class Turns:
         await connection.execute(_TAKEN, taken)
         return begun
 
+    async def _next(self, connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
+        """The turn that answers what waits. What an agent has begun or asked for, that one goes on with."""
+        first, turn_id = batch[0], uuid.uuid4().hex[:10]
+        messages = tuple(Inbound.from_json(row.inbound) for row in batch)
+        turn = Turn(
+            id=turn_id,
+            session_id=first.session,
+            generation=first.generation,
+            has_waited=time.time() - first.accepted_at > WAITED,
+            messages=messages,
+            kind="message",
+            origin=turn_id,
+            model=first.model,
+            agent=self._agents.answering(first.agent, messages[-1].spots),
+        )
+        if first.parent is None or (parent := await parent_of(connection, first)) is None:
+            return turn
+        if first.kind == "approval":
+            return replace(turn, kind="approval", run=await waiting_run(connection, parent), agent=parent.agent)
+        kind = await begin_again(connection, parent, first.kind)
+        said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
+        chunks, agent = tuple(parent.chunks or ()), parent.agent if kind == "retry" else turn.agent
+        of_parent = {"origin": parent.origin, "run": parent.run, "messages": said, "chunks": chunks, "agent": agent}
+        return replace(turn, kind=kind, **of_parent)
 
-async def _next(connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
-    """The turn that answers what waits."""
-    first, turn_id = batch[0], uuid.uuid4().hex[:10]
-    turn = Turn(
-        id=turn_id,
-        session_id=first.session,
-        generation=first.generation,
-        has_waited=time.time() - first.accepted_at > WAITED,
-        messages=tuple(Inbound.from_json(row.inbound) for row in batch),
-        kind="message",
-        origin=turn_id,
-        model=first.model,
-        meter=Meter(turn_id),
-    )
-    if first.parent is None or (parent := await parent_of(connection, first)) is None:
-        return turn
-    if first.kind == "approval":
-        return replace(turn, kind="approval", run=await waiting_run(connection, parent))
-    kind = await begin_again(connection, parent, first.kind)
-    said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
-    chunks = tuple(parent.chunks or ())
-    return replace(turn, kind=kind, origin=parent.origin, run=parent.run, messages=said, chunks=chunks)
 
+#: What is called the same of a turn and in its row.
+_ALIKE = ("id", "generation", "kind", "origin", "run", "model", "agent")
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
+
+_RECEIPT = sa.func.coalesce(sa.bindparam("new_receipt", type_=turns.c.receipt.type), turns.c.receipt)
+
 _SHOWN = writes_own(("running", "answered"), "chunks")
-_ANSWERED = writes_own(before("answered"), "text", "usage", state="answered")
+_ANSWERED = writes_own(before("answered"), "text", "usage", "receipt", state="answered")
 _HANDED_BACK = writes_own(
     ("running", "answered"),
     usage=kept_usage(),
@@ -394,7 +360,15 @@ _HANDED_BACK = writes_own(
     attempt=turns.c.attempt - 1,
 )
 _ENDED: Mapping[Ended, Statement] = {
-    state: writes_own(before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state, usage=kept_usage())
+    state: writes_own(
+        before(state),
+        "error",
+        "finished_at",
+        only=[_ENDS_PLAINLY],
+        state=state,
+        receipt=_RECEIPT,
+        usage=kept_usage(),
+    )
     for state in ("done", "failed", "cancelled")
 }
 _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

@@ -58,7 +58,7 @@ async def batches(connection: AsyncConnection, limit: int) -> list[list[sa.Row[A
         return []
     # what another worker took before the sessions were kept from it is not there any more
     rows = (
-        sa.select(inbox, sessions.c.model)
+        sa.select(inbox, sessions.c.model, sessions.c.agent)
         .join(sessions, sessions.c.id == inbox.c.session)
         .where(is_waiting(inbox), inbox.c.session.in_(ids))
         .order_by(inbox.c.session, inbox.c.sent_at, inbox.c.id)

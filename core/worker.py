@@ -8,7 +8,8 @@ from typing import Any
 
 from core.errors import StoreError, TurnLostError
 from core.secrets import traced
-from core.turns import LOST, SHUTDOWN, Turn, Turns
+from core.turn import Turn
+from core.turns import LOST, SHUTDOWN, Turns
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,8 @@ class Worker:
             turn before it lets go; with `SHUTDOWN` or `ANEW`, it hands the turn back; with `LOST`, it says nothing.
         limit: how many turns may run at once.
         poll: seconds after which the inbox is looked at without being told to.
-        at_rest: called whenever the last turn that ran has ended: the time for what would hold up a turn.
+        at_rest: called once no turn has run for `rest` seconds: the time for what would hold up a turn. Who says the
+            next thing as soon as he is answered does not wait for it.
     """
 
     def __init__(
@@ -45,12 +47,15 @@ class Worker:
         limit: int = 100,
         poll: float = 3.0,
         at_rest: Callable[[], object] = lambda: None,
+        rest: float = 0.5,
     ) -> None:
         self._turns = turns
         self._answer = answer
         self._limit = limit
         self._poll = poll
         self._at_rest = at_rest
+        self._rest = rest
+        self._resting: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._runs = asyncio.Event()
         self._stopping = False
@@ -115,6 +120,8 @@ class Worker:
         async with self._claiming:
             while not self._stopping and (free := self._limit - len(self._running)) > 0:
                 claimed = await self._turns.claim(free, running=list(self._running))
+                if claimed and self._resting is not None:
+                    self._resting.cancel()
                 for place, turn in enumerate(claimed):
                     task = asyncio.create_task(self._run(turn, place * SPACING), name=f"turn {turn.id}")
                     self._running[turn.id] = task
@@ -159,7 +166,7 @@ class Worker:
             self._wake.set()  # its session is free
             if not self._running:
                 self._runs.clear()
-                self._at_rest()
+                self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
 
 
 async def _sleep(seconds: float) -> None:

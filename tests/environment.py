@@ -11,7 +11,7 @@ FOREIGN = (
     "GEMINI_",
     "MODEL",
     "DATABASE_",
-    "AGENT_",
+    "AGENT",
     "TOOLS",
     "DYNO",
     "LANGUAGE",

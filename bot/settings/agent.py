@@ -34,6 +34,7 @@ class AgentPart(Part):
     anthropic_base_url: str | None = None
 
     agent: str = ""
+    agents_file: Path = Path("agents.toml")
     agent_name: str = DEFAULT_NAME
     agent_instruction: str = DEFAULT_INSTRUCTION
     agent_instruction_file: Path | None = None
@@ -73,6 +74,8 @@ class AgentPart(Part):
                 f"AGENT: an agent that is brought has a name, an instruction and tools of its own: remove "
                 f"{', '.join(of_ours)}, or AGENT to run the one that is built in"
             )
+        if self.agent and "agents_file" in self.model_fields_set:
+            raise ValueError("AGENT: there is AGENTS_FILE beside it: remove one of the two")
         if {"agent_instruction", "agent_instruction_file"} <= self.model_fields_set:
             raise ValueError("AGENT_INSTRUCTION_FILE: there is AGENT_INSTRUCTION beside it: remove one of the two")
         return self
@@ -92,6 +95,13 @@ class AgentPart(Part):
             anthropic_api_key=revealed(self.anthropic_api_key),
             anthropic_base_url=self.anthropic_base_url,
         )
+
+    @property
+    def several(self) -> Path | None:
+        """The file of several agents, if there are several."""
+        if self.agent or not (self.agents_file.exists() or "agents_file" in self.model_fields_set):
+            return None
+        return self.agents_file
 
     @property
     def agent_config(self) -> AgentConfig:

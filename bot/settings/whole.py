@@ -40,7 +40,7 @@ class Settings(AccessPart, AgentPart, MoneyPart):
     files_max: int = Field(default=5, ge=0)
 
     language: str = "en"
-    reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback")
+    reply_buttons: Annotated[tuple[Extra, ...], NoDecode] = ("regenerate", "feedback", "why")
     follow: Follow = "asker"
 
     turn_seconds: float = Field(default=600, gt=0)

@@ -17,7 +17,7 @@ from channels.receipts import Receipts
 from channels.reply import FILE_NAME
 
 #: The buttons that need no more of the place than what stands there; the others would show something anew later.
-_KEPT = ("stop", "good", "bad", "approve", "always", "deny")
+_KEPT = ("stop", "good", "bad", "why", "approve", "always", "deny")
 
 
 #: Discord: the answer to an interaction, and 5 more.

@@ -16,6 +16,7 @@ EMOJI = {
     "bad": "👎",
     "approve": "✅",
     "deny": "⛔",
+    "why": "❔",
 }
 
 

@@ -1,6 +1,6 @@
 """The bot's application commands, and what Discord knows of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import discord
@@ -8,7 +8,7 @@ from discord import app_commands
 from discord.http import Route
 
 from channels import words
-from channels.commands import COMMANDS, Name
+from channels.commands import COMMANDS, WITH_NAME, Name
 
 #: What a command is, in Discord's own form; the rest is what Discord adds.
 _FIELDS = (
@@ -25,6 +25,9 @@ _FIELDS = (
 #: Discord: in the description of a command, or in the choices of an option.
 _MOST_DESCRIBED, MOST_CHOICES = 100, 25
 
+#: What may be named, of what was typed of it.
+Names = Callable[[discord.Interaction, str], Awaitable[Sequence[str]]]
+
 Command = app_commands.Command[Any, ..., None] | app_commands.ContextMenu
 
 
@@ -37,13 +40,20 @@ class Givers(Protocol):
 
     async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None: ...
 
+    async def why(self, interaction: discord.Interaction, message: discord.Message) -> None: ...
+
     async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]: ...
+
+    async def agents(self, interaction: discord.Interaction, typed: str) -> Sequence[str]: ...
 
 
 def commands_of(takes: Givers) -> list[Command]:
     """All of them: in servers and direct messages, and wherever people are who have the app for themselves."""
-    made: list[Command] = [_plain(name, does, takes) for name, does in COMMANDS.items() if name != "model"]
-    made += [_model(takes), _ask(takes), _ask_about(takes)]
+    plain = [name for name in COMMANDS if name not in WITH_NAME and name != "why"]
+    made: list[Command] = [_plain(name, COMMANDS[name], takes) for name in plain]
+    made += [_naming("model", words.MODEL_NAME, takes, takes.models)]
+    made += [_naming("agent", words.AGENT_NAME, takes, takes.agents)]
+    made += [_why(takes), _why_this(takes), _ask(takes), _ask_about(takes)]
     for command in made:
         command.allowed_contexts = app_commands.AppCommandContext(guild=True, dm_channel=True, private_channel=True)
         command.allowed_installs = app_commands.AppInstallationType(guild=True, user=True)
@@ -57,20 +67,35 @@ def _plain(name: Name, does: str, takes: Givers) -> Command:
     return app_commands.Command(name=name, description=_described(does), callback=give)
 
 
-def _model(takes: Givers) -> Command:
-    @app_commands.describe(name=_described(words.MODEL_NAME))
+def _naming(what: Name, about: str, takes: Givers, names: Names) -> Command:
+    @app_commands.describe(name=_described(about))
     async def give(interaction: discord.Interaction, name: str = "") -> None:
-        await takes.command(interaction, "model", name)
+        await takes.command(interaction, what, name)
 
     async def complete(interaction: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
-        models = await takes.models(interaction, typed)
-        return [app_commands.Choice(name=model[:100], value=model) for model in models[:MOST_CHOICES]]
+        found = await names(interaction, typed)
+        return [app_commands.Choice(name=one[:100], value=one) for one in found[:MOST_CHOICES]]
 
     command: app_commands.Command[Any, ..., None] = app_commands.Command(
-        name="model", description=_described(COMMANDS["model"]), callback=give
+        name=what, description=_described(COMMANDS[what]), callback=give
     )
     command.autocomplete("name")(complete)
     return command
+
+
+def _why(takes: Givers) -> Command:
+    @app_commands.describe(turn=_described(words.WHY_TURN))
+    async def give(interaction: discord.Interaction, turn: str = "") -> None:
+        await takes.command(interaction, "why", turn)
+
+    return app_commands.Command(name="why", description=_described(COMMANDS["why"]), callback=give)
+
+
+def _why_this(takes: Givers) -> Command:
+    async def give(interaction: discord.Interaction, message: discord.Message) -> None:
+        await takes.why(interaction, message)
+
+    return app_commands.ContextMenu(name=_described(words.WHY_THIS), callback=give)
 
 
 def _ask(takes: Givers) -> Command:

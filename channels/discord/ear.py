@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import discord
@@ -12,6 +14,7 @@ from channels.discord.hearing import (
     event_key,
     guild_of,
     hear,
+    is_named,
     is_spoken,
     place_of,
     sent_at,
@@ -23,7 +26,7 @@ from channels.discord.text import headline
 from channels.discord.visits import Visits
 from channels.discord.work import Work
 from channels.gaps import Gaps
-from channels.intake import Call, Intake
+from channels.intake import MOMENT, Call, Intake
 from core.conversations import Conversations
 from core.errors import StoreError, SurfaceError
 from core.secrets import traced
@@ -76,36 +79,55 @@ class Ear:
 
     async def heard(self, message: discord.Message) -> None:
         """Take in a message. Discord says it once: so what the database does not take is kept when it does."""
-        guild = guild_of(message)
         if self._work.is_ending or not is_spoken(message):
             return
         with self._work.under_way() as task:
             self._hearing[message.id] = task
             task.add_done_callback(lambda _: self._hearing.pop(message.id, None))
-            if guild is not None and isinstance(message.channel, discord.PartialMessageable):
-                try:
-                    message.channel = await self._api.channel(message.channel.id)  # of which nobody has told discord.py
-                except SurfaceError as error:
-                    log.error("it cannot be seen where a message was said: %s", error)
-                    self.gaps.open(sent_at(message.id))
-                    return
+            if not await self._is_placed(message):
+                return
             try:
                 if (call := await self.call_in(message)) is not None:
-                    await self.gaps.hear(call)
-            except StoreError as error:
-                log.warning("a message cannot be kept yet: %s", error)
+                    await self._hear(call)
             except SurfaceError as error:
                 log.error("it cannot be seen who wrote a message: %s", error)
                 self.gaps.open(sent_at(message.id))
 
+    async def _is_placed(self, message: discord.Message) -> bool:
+        """See where a message was said, if nobody has told discord.py; whether that can be seen."""
+        if guild_of(message) is not None and isinstance(message.channel, discord.PartialMessageable):
+            try:
+                message.channel = await self._api.channel(message.channel.id)
+            except SurfaceError as error:
+                log.error("it cannot be seen where a message was said: %s", error)
+                self.gaps.open(sent_at(message.id))
+                return False
+        return True
+
+    async def _hear(self, call: Call) -> None:
+        try:
+            await self.gaps.hear(call)
+        except StoreError as error:
+            log.warning("a message cannot be kept yet: %s", error)
+
     async def edited(self, message: discord.Message) -> None:
-        """Take note that a message says something else now. Discord updates one for other reasons too, and withholds
-        its text where the bot may not read it any more.
+        """Take note that a message says something else now; one of a moment ago may call the bot by that. Discord
+        updates one for other reasons too, and withholds its text where the bot may not read it any more.
         """
-        if message.edited_at is None or not is_spoken(message) or not (message.content or message.attachments):
+        at = message.edited_at
+        if at is None or not is_spoken(message) or not (message.content or message.attachments):
             return
         key, text = event_key(message.channel.id, message.id), text_of(message, self._api.me)
-        await self._note(guild_of(message), lambda: self._intake.edited(key, text), about=[message.id])
+        call = None
+        if at.timestamp() - sent_at(message.id) <= MOMENT and is_named(message, self._api.me):
+            with suppress(SurfaceError):  # who cannot be seen calls nobody by an edit
+                call = await self.call_in(message) if await self._is_placed(message) else None
+
+        async def note() -> None:
+            if await self._intake.edited(key, text, calls=call is not None) and call is not None:
+                await self._hear(replace(call, inbound=replace(call.inbound, sent_at=at.timestamp())))
+
+        await self._note(guild_of(message), note, about=[message.id])
 
     async def deleted(self, guild: int | None, channel: int, messages: set[int]) -> None:
         """Take note that messages are gone."""

@@ -35,12 +35,11 @@ def is_spoken(message: discord.Message) -> bool:
 def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> Call | None:
     """The call in a message that a person wrote, if it is one."""
     guild, channel = guild_of(message), message.channel
-    is_named = bot in message.mentions or _self_role(message) in message.role_mentions
-    is_called = guild is None or is_named or _is_reply_to(message, bot)
+    is_called = guild is None or is_named(message, bot) or _is_reply_to(message, bot)
     is_free = not is_called and _is_free(message, settings.free_channels)
     if not (is_called or is_free) and not isinstance(channel, discord.Thread):
         return None
-    if not (guild is None or is_named) and says_nothing(message):  # withheld for want of the intent
+    if not (guild is None or is_named(message, bot)) and says_nothing(message):  # withheld for want of the intent
         return None
     inbound = Inbound(
         event_key=event_key(channel.id, message.id),
@@ -60,8 +59,15 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
         sent_at=sent_at(message.id),
         attachments=attachments_of(message),
         brings=tuple(_brings(message)),
+        spots=spots(guild, channel),
     )
     return Call(inbound, is_called or is_free, is_free=is_free)
+
+
+def is_named(message: discord.Message, bot: discord.abc.User) -> bool:
+    """Whether it mentions the bot. Discord: a bot's own role goes by its name."""
+    role = _self_role(message)
+    return bot in message.mentions or (role is not None and role in message.role_mentions)
 
 
 def text_of(message: discord.Message, bot: discord.abc.User) -> str:
@@ -162,6 +168,15 @@ def place(guild: int | None, channel: discord.abc.Snowflake) -> str:
     """
     parent = channel.parent_id if isinstance(channel, discord.Thread) and not channel.is_private() else None
     return place_of(guild, parent or channel.id)
+
+
+def spots(guild: int | None, channel: discord.abc.Snowflake) -> tuple[str, ...]:
+    """What rules on places may call a channel: see `Inbound`."""
+    if guild is None:
+        return (str(channel.id), f"{NAME}:dm", "dm")
+    parent = (channel.parent or channel) if isinstance(channel, discord.Thread) else channel
+    ids = (channel.id, parent.id, getattr(parent, "category_id", None), guild)
+    return tuple(dict.fromkeys(str(id_) for id_ in ids if id_ is not None))
 
 
 def place_of(guild: int | None, channel: int) -> str:

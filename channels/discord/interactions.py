@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,14 +10,17 @@ import discord
 
 from channels import words
 from channels.commands import Asker, Name, Said
+from channels.context import about
 from channels.discord.answers import Answers
 from channels.discord.hearing import (
     NAME,
     aside,
     attachments_of,
+    event_key,
     place,
     sent_at,
     session_id,
+    spots,
     text_of,
 )
 from channels.discord.login import DiscordSettings
@@ -29,7 +32,7 @@ from core.conversations import Conversations
 from core.errors import StoreError, SurfaceError
 from core.inbound import Attachment, Inbound, storable
 from core.secrets import traced
-from core.visitors import Spot, Visitor
+from core.visitors import BOT, Spot, Visitor
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +84,9 @@ class Interactions:
 
     async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None:
         """Do what a command asks for, and tell it to who gave it, and to nobody else."""
+        await self._give(interaction, lambda asker: self._intake.commands.run(name, argument, asker))
+
+    async def _give(self, interaction: discord.Interaction, do: Callable[[Asker], Awaitable[Said]]) -> None:
         if self._work.is_ending:
             return
         with self._work.under_way():
@@ -89,28 +95,42 @@ class Interactions:
             if seen.refusal:
                 said = Said(seen.refusal)
             else:
-                asker = replace(self._asker(interaction), visitor=seen.visitor)
-                said = await self._intake.commands.run(name, argument, asker)
+                said = await do(replace(self._asker(interaction), visitor=seen.visitor))
             await self._answer(interaction, said)
 
     async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
         """The models whose names have in them what was typed, those first that begin with it."""
         if (await self._seen(interaction)).refusal:
             return ()
-        found = [model for model in self._conversations.models if typed.lower() in model.lower()]
-        return sorted(found, key=lambda model: not model.lower().startswith(typed.lower()))
+        return _typed(typed, self._conversations.models)
+
+    async def agents(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
+        """The agents that may be chosen there, in the same way."""
+        if (await self._seen(interaction)).refusal:
+            return ()
+        return _typed(typed, self._conversations.agents.offered(self._asker(interaction).spots))
 
     async def ask(self, interaction: discord.Interaction, question: str) -> None:
         """Answer a question, for all to see where the bot may write, else for the asker alone."""
         text = storable(question).strip()
-        await self._ask(interaction, text, (), shown=quoted(headline(text, _MOST_ASKED)))
+        await self._ask(interaction, text, (), (), shown=quoted(headline(text, _MOST_ASKED)))
 
     async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
         """Answer what there is to say about a message. Discord tells it whole, whatever the bot may read."""
         said, files = text_of(message, self._answers.me), attachments_of(message)
-        asked = f"{ABOUT.format(name=message.author.display_name)}\n{quoted(said)}" if said or files else ""
+        asked = ABOUT if said or files else ""
         shown = quoted(headline(said or files[0].name, _MOST_ABOUT)) if asked else ""
-        await self._ask(interaction, asked, files, shown=f"{shown}\n-# {message.jump_url}")
+        author = f"{BOT}{message.author.id}" if message.author.bot else str(message.author.id)
+        brings = (about(author, message.author.display_name, said, sent_at(message.id)),)
+        await self._ask(interaction, asked, files, brings, shown=f"{shown}\n-# {message.jump_url}")
+
+    async def why(self, interaction: discord.Interaction, message: discord.Message) -> None:
+        """Tell what an answer was made of, by one of its messages or by its question."""
+        await self._give(interaction, lambda asker: self._why(asker, message))
+
+    async def _why(self, asker: Asker, message: discord.Message) -> Said:
+        key = event_key(message.channel.id, message.id)
+        return await self._intake.commands.why_of(str(message.id), key, asker)
 
     async def pressed(self, interaction: discord.Interaction, button: str) -> None:
         """Do what a button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
@@ -128,7 +148,13 @@ class Interactions:
                 log.error("who has pressed a button cannot be told: %s", error)
 
     async def _ask(
-        self, interaction: discord.Interaction, text: str, files: tuple[Attachment, ...], *, shown: str
+        self,
+        interaction: discord.Interaction,
+        text: str,
+        files: tuple[Attachment, ...],
+        brings: tuple[Mapping[str, Any], ...],
+        *,
+        shown: str,
     ) -> None:
         if self._work.is_ending:
             return
@@ -144,7 +170,7 @@ class Interactions:
                 address: dict[str, Any] = {**asker.address}
                 if not is_aside:  # the answer replies to what says who asked
                     address |= {"message": str(await self._answers.answer(interaction, shown)), "shown": True}
-                inbound = _inbound(asker, address, text, files)
+                inbound = _inbound(asker, address, text, files, brings)
                 await self._take(Call(replace(inbound, visitor=seen.visitor, spot=seen.spot), is_called=True))
             except SurfaceError as error:
                 log.error("a question cannot be answered: %s", error)
@@ -199,14 +225,21 @@ class Interactions:
             event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
             locale=interaction.locale.value,
             sent_at=sent_at(interaction.id),
+            spots=spots(guild, channel),
         )
 
 
-#: How the model is told what a message says that somebody asks about.
-ABOUT = "What do you say to this message of {name}?"
+#: What is asked about a message that somebody has picked.
+ABOUT = "What do you say to that message?"
 
 
-def _inbound(asker: Asker, address: dict[str, Any], text: str, files: tuple[Attachment, ...]) -> Inbound:
+def _inbound(
+    asker: Asker,
+    address: dict[str, Any],
+    text: str,
+    files: tuple[Attachment, ...],
+    brings: tuple[Mapping[str, Any], ...],
+) -> Inbound:
     assert asker.session_id is not None, "an interaction tells where it was given"
     return Inbound(
         event_key=asker.event_key,
@@ -218,7 +251,14 @@ def _inbound(asker: Asker, address: dict[str, Any], text: str, files: tuple[Atta
         text=text,
         sent_at=asker.sent_at,
         attachments=files,
+        brings=brings,
+        spots=asker.spots,
     )
+
+
+def _typed(typed: str, names: Sequence[str]) -> list[str]:
+    found = [name for name in names if typed.lower() in name.lower()]
+    return sorted(found, key=lambda name: not name.lower().startswith(typed.lower()))
 
 
 def _is_aside(interaction: discord.Interaction) -> bool:

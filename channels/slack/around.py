@@ -43,7 +43,7 @@ class Surroundings:
         team, asked = str(newest.address["team"]), {str(message.address["ts"]): message for message in messages}
         thread = await self._thread(messages, behind)
         now = {message["ts"]: passed_on(message) for message in thread if message["ts"] in asked}
-        passed = [(message, part) for ts, message in asked.items() for part in now.get(ts) or message.brings]
+        passed = [(message, part) for ts, message in asked.items() for part in now.get(ts) or _brought(message)]
         before = []
         if behind is not None:
             bot = await self._bot(newest, any_said=bool(thread))
@@ -105,6 +105,11 @@ class Surroundings:
         proofs = self._api.budget(("auth.test", team), PROOFS)
         answer = await self._api.at(team).call("auth.test", {}, proofs, reads=True)
         return str((answer or {}).get("user_id", ""))
+
+
+def _brought(message: Inbound) -> list[Mapping[str, Any]]:
+    """What a message passes on, as an event told it."""
+    return [part for part in message.brings if "text" in part]
 
 
 def _before(message: Mapping[str, Any], names: Mapping[str, str]) -> Said:

@@ -28,7 +28,7 @@ from channels.slack.blocks import pressed
 from channels.slack.commands import COMMANDS, PICK, SlashCommands, asking
 from channels.slack.downloads import Downloads
 from channels.slack.groups import Groups, is_group
-from channels.slack.hearing import NAME, Change, changed, hear, lacks_files, session_id, team_of
+from channels.slack.hearing import NAME, Change, called_by_edit, changed, hear, lacks_files, session_id, team_of
 from channels.slack.history import History
 from channels.slack.http import Requests
 from channels.slack.login import SlackSettings, client, verify
@@ -118,7 +118,7 @@ class SlackChannel:
         commands, take = self._intake.commands, self._gaps.hear
         self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
         self._shortcuts = Shortcuts(
-            self._surface_of, self._people, self._private, commands, take, direct=settings.direct
+            self._surface_of, self._names, self._private, commands, take, direct=settings.direct
         )
         self.routes = list[web.AbstractRouteDef]()
         if vault is not None and self._workspaces is not None:
@@ -292,7 +292,7 @@ class SlackChannel:
                     # so later, and does so three times at the most
                     await self._gaps.hear(call)
                 elif change := changed(body):
-                    await self._take_change(change)
+                    await self._take_change(change, called_by_edit(body, self._hear))
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
                 opened = Visitor(team_of(body), str(event["channel"]), str(event["user"]), "", "", "")
                 if self._desk.door.admits(*await self._visits.of_deed(opened)) is not Admission.ADMITTED:
@@ -311,11 +311,11 @@ class SlackChannel:
         if self._workspaces is not None:
             await self._workspaces.remove(team_of(body), float(body.get("event_time") or 0))
 
-    async def _take_change(self, change: Change) -> None:
+    async def _take_change(self, change: Change, call: Call | None) -> None:
         if change.text is None:
             await self._intake.deleted(change.event_key)
-        else:
-            await self._intake.edited(change.event_key, change.text)
+        elif await self._intake.edited(change.event_key, change.text, calls=call is not None) and call is not None:
+            await self._gaps.hear(call)
 
     async def _stop(self, body: Mapping[str, Any]) -> None:
         """Stop what somebody wants to be stopped by Slack's own button, if it was he who asked. What was streamed there

@@ -12,7 +12,7 @@ from typing import Any
 from channels import words
 from channels.channel import Button
 from channels.commands import Asker, Commands, Name
-from channels.slack.hearing import NAME, root_of
+from channels.slack.hearing import NAME, root_of, spots
 from channels.slack.people import People
 from channels.slack.private import Handed, Private, Visitor
 from channels.slack.text import titled
@@ -48,6 +48,8 @@ COMMANDS: Mapping[str, Command] = {
     "/stop": Command("stop", "Stop what I am answering you here"),
     "/help": Command("help", "What I can do"),
     "/agent-status": Command("status", "How your conversation here stands, and which model answers"),
+    "/agent": Command("agent", "See or choose the agent that answers you here", "[name]"),
+    "/why": Command("why", "What your latest answer here was made of, for you alone", "[turn]"),
     "/model": Command("model", "See or choose the model that answers you here", "[name]"),
     "/usage": Command("usage", "What you have spent, told to you alone"),
     "/export": Command("export", "A conversation of yours here as a file for you", question=words.WHICH_TO_EXPORT),
@@ -143,6 +145,7 @@ def asking(visitor: Visitor, session: str | None, root: str, locale: str) -> Ask
         address={"team": visitor.team, "channel": visitor.channel, "thread_ts": root, "ts": root},
         event_key=visitor.event_key,
         locale=locale,
+        spots=spots(visitor.team, visitor.channel),
     )
 
 

@@ -21,9 +21,6 @@ FRESH = 300.0
 #: Seconds that whoever speaks waits for them.
 PATIENCE = 2.0
 
-#: The scope that it takes.
-SCOPE = "usergroups:read"
-
 
 def is_group(id_: str) -> bool:
     """Whether it is the id of one."""

@@ -1,10 +1,10 @@
 """What of all that Slack says is meant for the bot."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from channels.intake import Call
+from channels.intake import MOMENT, Call
 from channels.slack.said import passed_on, said
 from channels.slack.text import titled, users_named, without_mention
 from core.inbound import Attachment, Inbound, storable
@@ -84,6 +84,7 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
         brings=tuple(passed_on(event)),
         visitor=Visitor(NAME, author, workspaces=(home,), is_external=is_from_outside(body)),
         spot=Spot(team, channel, is_direct=is_alone),
+        spots=spots(team, channel),
     )
     return Call(inbound, is_called)
 
@@ -111,6 +112,28 @@ def is_written(message: Mapping[str, Any]) -> bool:
 def name_of(event: Mapping[str, Any], bot_id: str) -> str:
     """What a bot calls itself."""
     return str(event.get("username") or (event.get("bot_profile") or {}).get("name") or bot_id)
+
+
+def called_by_edit(body: Mapping[str, Any], hear: Callable[[Mapping[str, Any]], Call | None]) -> Call | None:
+    """The call in an Events API payload about an edit, if that is what has made one of what was said a moment ago.
+    It counts as said when it was edited.
+
+    Slack tells of such an edit by an `app_mention` as well, which does not tell what was said before.
+
+    Args:
+        hear: finds the call in the event of a message.
+    """
+    event, bot = body.get("event") or {}, bot_of(body)
+    before, now = event.get("previous_message") or {}, event.get("message") or {}
+    if event.get("subtype") != "message_changed" or not bot or bot in users_named(said({**before, "files": ()})):
+        return None
+    at = float((now.get("edited") or {}).get("ts") or 0.0)
+    if not 0 <= at - float(now.get("ts") or 0.0) <= MOMENT:
+        return None
+    told = {name: value for name, value in now.items() if name != "edited"}
+    where = {"type": "message", "channel": event.get("channel"), "channel_type": event.get("channel_type")}
+    call = hear({**body, "event": {**told, **where}})
+    return replace(call, inbound=replace(call.inbound, sent_at=at)) if call and call.is_called else None
 
 
 def changed(body: Mapping[str, Any]) -> Change | None:
@@ -184,6 +207,12 @@ def bot_of(body: Mapping[str, Any]) -> str:
 
 def place(team: str, channel: str) -> str:
     return f"{NAME}:{team}:{channel}"
+
+
+def spots(team: str, channel: str) -> tuple[str, ...]:
+    """What rules on places may call a channel: see `Inbound`."""
+    direct = (f"{NAME}:dm", "dm") if channel.startswith("D") else ()
+    return (channel, *direct, team)
 
 
 def event_key(team: str, channel: str, ts: str) -> str:

@@ -36,6 +36,9 @@ SCOPES = frozenset(
     }
 )
 
+#: What it does without where it is not granted; the manifest asks for it as well.
+WISHES = frozenset({"usergroups:read"})
+
 #: What is suggested unless it is told otherwise.
 PROMPTS = (
     "What can you help me with?",

@@ -9,7 +9,7 @@ from typing import Any
 from channels.slack.commands import COMMANDS
 from channels.slack.events import EVENTS
 from channels.slack.http import PATH
-from channels.slack.login import SCOPES
+from channels.slack.login import SCOPES, WISHES
 from channels.slack.oauth import REDIRECT_PATH
 from channels.slack.shortcuts import ABOUT, SHORTCUTS
 
@@ -54,7 +54,7 @@ def manifest(*, prompts: Sequence[str], address: str = "", back: str = "") -> di
                 for written, command in COMMANDS.items()
             ],
         },
-        "oauth_config": {"scopes": {"bot": sorted(SCOPES)}, **redirect},
+        "oauth_config": {"scopes": {"bot": sorted(SCOPES | WISHES)}, **redirect},
         "settings": {
             "event_subscriptions": {"bot_events": sorted(EVENTS), **({"request_url": url} if url else {})},
             "interactivity": {"is_enabled": True, **({"request_url": url} if url else {})},

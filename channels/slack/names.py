@@ -5,10 +5,11 @@ import logging
 import time
 from collections.abc import Iterable
 
+from channels.calls import RefusedError
 from channels.slack.api import SlackApi
 from channels.slack.people import FRESH, PATIENCE, People
-from channels.slack.text import channels_named, users_named
-from channels.slack.tiers import TIER_3
+from channels.slack.text import channels_named, groups_named, users_named
+from channels.slack.tiers import TIER_2, TIER_3
 from core.errors import SurfaceError
 from core.secrets import traced
 
@@ -16,13 +17,18 @@ log = logging.getLogger(__name__)
 
 
 class Names:
-    """Asks Slack for the names that stand in what was said, and remembers them for a while."""
+    """Asks Slack for the names that stand in what was said, and remembers them for a while.
+
+    Attributes:
+        people: those of one's own.
+    """
 
     def __init__(self, api: SlackApi, people: People, *, patience: float = PATIENCE) -> None:
         self._api = api
-        self._people = people
+        self.people = people
         self._patience = patience
         self._channels: dict[str, tuple[str, float]] = {}
+        self._groups: dict[str, tuple[dict[str, str], float]] = {}  # by their workspaces
 
     async def of(self, team: str, texts: Iterable[str], users: Iterable[str] = ()) -> dict[str, str]:
         """The names of those whom the texts mention, and of `users`, by their ids; who cannot be looked up goes by the
@@ -31,11 +37,33 @@ class Names:
         said = list(texts)
         people = {*users}.union(*map(users_named, said))
         channels = list(set[str]().union(*map(channels_named, said)))
-        names, called = await asyncio.gather(
-            self._people.names(team, people),
+        names, called, groups = await asyncio.gather(
+            self.people.names(team, people),
             asyncio.gather(*(self._channel(team, channel) for channel in channels)),
+            self._groups_of(team) if any(map(groups_named, said)) else _nobody(),
         )
-        return names | dict(zip(channels, called, strict=True))
+        return groups | names | dict(zip(channels, called, strict=True))
+
+    async def _groups_of(self, team: str) -> dict[str, str]:
+        """What all groups of people are called that are mentioned like one person. An app that may not know goes by
+        their ids, and does not ask again for a while.
+        """
+        names, known_at = self._groups.get(team, ({}, -FRESH))
+        if time.monotonic() - known_at < FRESH:
+            return names
+        budget = self._api.budget(("usergroups.list", team), TIER_2)
+        try:
+            async with asyncio.timeout(self._patience):
+                api, about = self._api.at(team), {"include_disabled": True}
+                answer = await api.call("usergroups.list", about, budget, reads=True)
+            names = {group["id"]: str(group["handle"]) for group in (answer or {}).get("usergroups", ())}
+        except RefusedError as refusal:
+            log.info("groups go by their ids: %s", refusal)
+        except (SurfaceError, TimeoutError) as error:
+            log.info("groups cannot be looked up: %s", traced(error))
+            return names
+        self._groups[team] = names, time.monotonic()
+        return names
 
     async def _channel(self, team: str, channel: str) -> str:
         name, known_at = self._channels.get(channel, (channel, -FRESH))
@@ -52,3 +80,7 @@ class Names:
         name = str((answer or {}).get("channel", {}).get("name") or channel)
         self._channels[channel] = name, time.monotonic()
         return name
+
+
+async def _nobody() -> dict[str, str]:
+    return {}

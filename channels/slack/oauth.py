@@ -20,7 +20,7 @@ from slack_sdk.oauth.installation_store.async_installation_store import AsyncIns
 from slack_sdk.oauth.state_store.async_state_store import AsyncOAuthStateStore
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.login import SCOPES
+from channels.slack.login import SCOPES, WISHES
 from channels.slack.workspaces import Workspaces
 from core.errors import StoreError
 from core.secrets import traced
@@ -101,7 +101,7 @@ class Installing:
         settings = AsyncOAuthSettings(
             client_id=client_id,
             client_secret=client_secret,
-            scopes=sorted(SCOPES),
+            scopes=sorted(SCOPES | WISHES),
             install_path=INSTALL_PATH,
             install_page_rendering_enabled=False,  # who opens it is sent to Slack's own page
             redirect_uri_path=REDIRECT_PATH,

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from channels.slack.api import SlackApi
 from channels.slack.tiers import TIER_4
@@ -41,6 +42,7 @@ class People:
         self._api = api
         self._patience = patience
         self._known: dict[str, Person] = {}
+        self._asking = WeakValueDictionary[str, asyncio.Lock]()  # who wants to know of the same person waits
 
     async def names(self, team: str, users: Iterable[str]) -> dict[str, str]:
         """The names of `users` by their ids; who cannot be looked up goes by the id."""
@@ -53,20 +55,20 @@ class People:
         return (await self._person(team, user)).locale
 
     async def _person(self, team: str, user: str) -> Person:
-        known = self._known.get(user)
-        if known is not None and time.monotonic() - known.known_at < FRESH:
-            return known
         try:
-            async with asyncio.timeout(self._patience):
-                answer = await self._api.at(team).call(
-                    "users.info",
-                    {"user": user, "include_locale": True},
-                    self._api.budget(("users.info", team), TIER_4),
-                    reads=True,
-                )
+            async with asyncio.timeout(self._patience), self._asking.setdefault(user, asyncio.Lock()):
+                known = self._known.get(user)
+                if known is not None and time.monotonic() - known.known_at < FRESH:
+                    return known
+                return await self._look_up(team, user)
         except (SurfaceError, TimeoutError) as error:
             log.warning("a user cannot be looked up: %s", traced(error))
-            return known or Person(user)
+            return self._known.get(user) or Person(user)
+
+    async def _look_up(self, team: str, user: str) -> Person:
+        budget = self._api.budget(("users.info", team), TIER_4)
+        who = {"user": user, "include_locale": True}
+        answer = await self._api.at(team).call("users.info", who, budget, reads=True)
         about = (answer or {}).get("user", {})
         profile = about.get("profile", {})
         name = profile.get("display_name") or profile.get("real_name") or user

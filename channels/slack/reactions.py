@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from channels.calls import RefusedError
 from channels.receipts import Address, Receipts
 from channels.slack.api import SlackApi
 from channels.slack.tiers import TIER_2, TIER_3
@@ -12,6 +13,9 @@ EMOJI = "eyes"
 NO_ENTRY = "no_entry_sign"
 
 _TIERS = {"reactions.add": TIER_3, "reactions.remove": TIER_2}
+
+#: Slack: what it says when the message is as it should be already.
+_DONE = {"already_reacted", "no_reaction"}
 
 
 def receipts(api: SlackApi) -> Receipts:
@@ -25,4 +29,8 @@ async def send_away(api: SlackApi, address: Address) -> None:
 
 async def _react(api: SlackApi, method: str, name: str, address: Address) -> None:
     reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": name}
-    await api.at(address["team"]).call(method, reaction, api.budget((method, address["team"]), _TIERS[method]))
+    try:
+        await api.at(address["team"]).call(method, reaction, api.budget((method, address["team"]), _TIERS[method]))
+    except RefusedError as refusal:
+        if refusal.code not in _DONE:
+            raise

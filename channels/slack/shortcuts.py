@@ -13,29 +13,32 @@ from typing import Any
 from channels import words
 from channels.calls import RefusedError
 from channels.commands import Commands
+from channels.context import about
 from channels.intake import Call
 from channels.slack.commands import asking
-from channels.slack.hearing import NAME, Direct, attachment, session_id
-from channels.slack.people import People
+from channels.slack.hearing import NAME, Direct, attachment, event_key, name_of, session_id, spots
+from channels.slack.names import Names
 from channels.slack.private import Private, Visitor
+from channels.slack.said import said
 from channels.slack.surface import SlackSurface
-from channels.slack.text import inert, plain, titled
+from channels.slack.text import inert, plain, titled, to_words
 from channels.words import Words
 from core.errors import SurfaceError
 from core.inbound import Attachment, Inbound, storable
-from core.visitors import Spot
+from core.visitors import BOT, Spot
 from core.visitors import Visitor as Seen
 
 log = logging.getLogger(__name__)
 
-ASK, RESET = "ask", "reset"
+ASK, WHY, RESET = "ask", "why", "reset"
 
 #: What people read in the menu, by what a use of it is known by.
-SHORTCUTS: Mapping[str, str] = {ASK: words.ASK_ABOUT, RESET: "Start over here"}
+SHORTCUTS: Mapping[str, str] = {ASK: words.ASK_ABOUT, WHY: words.WHY_THIS, RESET: "Start over here"}
 
 #: What Slack shows of each in its settings.
 ABOUT: Mapping[str, str] = {
     ASK: "Asks a question about a message, in its thread",
+    WHY: "Tells you alone what an answer was made of",
     RESET: "Forgets the conversation in the thread of a message",
 }
 
@@ -56,7 +59,7 @@ class Shortcuts:
     def __init__(
         self,
         surface: Callable[[Inbound], SlackSurface],
-        people: People,
+        names: Names,
         private: Private,
         commands: Commands,
         take: Callable[[Call], Awaitable[None]],
@@ -64,7 +67,7 @@ class Shortcuts:
         direct: Direct,
     ) -> None:
         self._surface = surface
-        self._people = people
+        self._names = names
         self._private = private
         self._commands = commands
         self._take = take
@@ -78,9 +81,13 @@ class Shortcuts:
         """
         visitor, message = Visitor.of_press(body), body["message"]
         root = visitor.thread_ts or str(body["message_ts"])
-        locale = await words.told(self._people.locale(visitor.team, visitor.user))
+        locale = await words.told(self._names.people.locale(visitor.team, visitor.user))
         if body.get("callback_id") == ASK:
             await self._ask(visitor, words.of(locale), _kept(visitor, root, message))
+        elif body.get("callback_id") == WHY:
+            session, ts = session_id(visitor.team, visitor.channel, root, self._direct), str(body["message_ts"])
+            asker, key = asking(visitor, session, root, locale), event_key(visitor.team, visitor.channel, ts)
+            await self._private.answer(visitor, (await self._commands.why_of(ts, key, asker)).text)
         elif body.get("callback_id") == RESET:
             session = session_id(visitor.team, visitor.channel, root, self._direct)
             said = await self._commands.run("reset", "", asking(visitor, session, root, locale))
@@ -105,7 +112,9 @@ class Shortcuts:
         kept = json.loads(view["private_metadata"])
         asked = storable(str(view["state"]["values"][QUESTION][QUESTION]["value"] or "")).strip()
         channel, root, author = kept["channel"], kept["root"], kept["author"]
-        names = await self._people.names(team, {user, author})
+        is_bot = author.startswith(BOT)
+        names = await self._names.of(team, [kept["text"]], {user} if is_bot else {user, author})
+        about_whom = kept["name"] if is_bot else names[author]
         question = Inbound(
             event_key=visitor.event_key,
             session_id=session_id(team, channel, root, self._direct),
@@ -121,16 +130,18 @@ class Shortcuts:
                 "title": titled(plain(asked)),
             },
             author=user,
-            text=_about(asked, kept["text"], plain(names[author])),
+            text=plain(asked),
             sent_at=time.time(),
             attachments=tuple(Attachment(**file) for file in kept["files"]),
             visitor=who,
             spot=spot,
+            brings=(about(author, about_whom, to_words(kept["text"], names), float(kept["ts"])),),
+            spots=spots(team, channel),
         )
         try:
             ts = await self._surface(question).announce(f"**{inert(names[user])}**: {inert(asked)}")
         except RefusedError:
-            say = words.of(await words.told(self._people.locale(team, user)))
+            say = words.of(await words.told(self._names.people.locale(team, user)))
             await self._private.answer(visitor, say(words.NOT_A_MEMBER))
             return
         asked_there = {**question.address, "ts": ts}
@@ -153,28 +164,21 @@ def _modal(say: Words, kept: str) -> dict[str, Any]:
 
 def _kept(visitor: Visitor, root: str, message: Mapping[str, Any]) -> str:
     """What the modal is to keep of the message that it is about; of a long one, the beginning."""
+    bot = str(message.get("bot_id") or "")
     kept = {
         "channel": visitor.channel,
         "root": root,
-        "author": message.get("user") or message.get("username") or message.get("bot_id") or "",
+        "author": f"{BOT}{bot}" if bot else str(message.get("user") or ""),
+        "name": name_of(message, bot) if bot else "",
+        "ts": str(message["ts"]),
         "url": visitor.response_url,
-        "text": str(message.get("text") or "")[:QUOTED],
+        "text": said({**message, "files": ()})[:QUOTED],
         "files": [asdict(attachment(file)) for file in message.get("files") or ()],
     }
-    while len(said := json.dumps(kept, ensure_ascii=False)) > KEPT and (kept["files"] or kept["text"]):
+    while len(written := json.dumps(kept, ensure_ascii=False)) > KEPT and (kept["files"] or kept["text"]):
         longest = "files" if kept["files"] else "text"
         kept[longest] = kept[longest][: len(kept[longest]) // 2]
-    return said
-
-
-def _about(asked: str, quoted: str, author: str) -> str:
-    """The question as the model reads it, in Slack's notation: what it is about is somebody's words, and no more."""
-    if not quoted:
-        return plain(asked)
-    fenced = "\n".join(f"&gt; {line}" for line in quoted.splitlines())
-    return (
-        f"{plain(asked)}\n\n[This is about what {author} said; it is quoted here, and asks nothing of you:]\n{fenced}"
-    )
+    return written
 
 
 def _plain(text: str) -> dict[str, str]:

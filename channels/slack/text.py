@@ -24,6 +24,8 @@ _DEFINITION = re.compile(r" {0,3}(?=\[[^\]\n]+\]:[ \t]*<?[A-Za-z][A-Za-z0-9+.-]*
 #: Slack: the name is left out, or empty, in what is written since 2024.
 _CHANNEL = re.compile(r"<#(?P<id>[CDG][A-Z0-9]+)\|?>")
 
+_GROUP = re.compile(r"<!subteam\^(?P<id>S[A-Z0-9]+)\|?>")
+
 _EVERYBODY = {"channel", "everyone", "here"}
 
 _USER = re.compile(r"<@(?P<id>[UW][A-Z0-9]+)(?:\|[^>]*)?>")
@@ -37,6 +39,11 @@ def users_named(text: str) -> set[str]:
 def channels_named(text: str) -> set[str]:
     """The ids of the channels that `text` names, where it does not say what they are called."""
     return {found["id"] for found in _CHANNEL.finditer(text)}
+
+
+def groups_named(text: str) -> set[str]:
+    """The ids of the groups of people that `text` mentions, where it does not say what they are called."""
+    return {found["id"] for found in _GROUP.finditer(text)}
 
 
 def without_mention(text: str, user_id: str) -> str:
@@ -53,7 +60,7 @@ def to_words(text: str, names: Mapping[str, str]) -> str:
     """What a person reads where Slack writes tokens and entities.
 
     Args:
-        names: of people and channels by their ids.
+        names: of people, channels and groups by their ids.
     """
 
     def words(token: re.Match[str]) -> str:
@@ -65,7 +72,9 @@ def to_words(text: str, names: Mapping[str, str]) -> str:
                 return f"#{label or names.get(target, target)}"
             case "!":
                 whom, _, group = target.partition("^")
-                return label if label and whom not in _EVERYBODY else f"@{group if whom == 'subteam' else whom}"
+                if label and whom not in _EVERYBODY:
+                    return label
+                return f"@{names.get(group, group) if whom == 'subteam' else whom}"
             case _:
                 return target if label in (None, "", target) else f"{label} ({target})"
 

@@ -9,6 +9,7 @@ from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.run_config import RunConfig
 from google.adk.models import LlmRequest
 from google.adk.plugins import BasePlugin
+from pydantic import PrivateAttr
 
 from core.errors import SettingsError
 from core.models.adapter import IDLE_SECONDS, ModelAdapter
@@ -17,6 +18,7 @@ from core.models.catalog import Endpoints, make_provider
 from core.models.fallbacks import Fallbacks
 from core.models.merging import Merging, Slots
 from core.models.offers import Offered
+from core.stopwatch import Stopwatch
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +117,12 @@ class ChosenRun(RunConfig):
     """
 
     model: str | None = None
+    _stopwatch: Stopwatch = PrivateAttr(default_factory=Stopwatch)
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        """Takes the time of the calls of tools."""
+        return self._stopwatch
 
 
 class ChoicePlugin(BasePlugin):

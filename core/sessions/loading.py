@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 
 from core.sessions import scopes
+from core.sessions.extent import Extent, extent
 from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, sendable, token_budget_truncate
 from core.sessions.record import Rebuilder, Row, parsed, references, restored
 from core.store.database import Database
@@ -82,8 +83,13 @@ class _Part(IntEnum):
     HELD = 3
 
 
-async def opened(database: Database, *, app: str, user_id: str, session_id: str) -> Opened | None:
-    """A session of that app and user, if there is one.
+async def opened(
+    database: Database, *, app: str, user_id: str, session_id: str, home: str | None = None
+) -> Opened | None:
+    """A session of that app and user, if there is one, with that app's state.
+
+    Args:
+        home: the app whose the session is, if it is another's.
 
     Raises:
         ValueError: it holds what cannot be read.
@@ -100,9 +106,9 @@ async def opened(database: Database, *, app: str, user_id: str, session_id: str)
                 values.append((word, text, json))
             case _:
                 found[part][id_] = Message(id_, word, text, number, json not in (None, "{}"), at)
-    if life is None or (life.app, life.user_id) != (app, user_id):
+    if life is None or (life.app, life.user_id) != (home or app, user_id):
         return None
-    return Opened(life, scopes.merged(values), found[_Part.NEWEST], found[_Part.HELD])
+    return Opened(life._replace(app=app), scopes.merged(values), found[_Part.NEWEST], found[_Part.HELD])
 
 
 def _opening(dialect: str) -> sa.CompoundSelect[Any]:
@@ -156,12 +162,13 @@ class Loader:
     budget: int | None = None
     agent: str = ""
 
-    async def load(self) -> list[Event]:
-        """What of the history is sent to the model, oldest first."""
+    async def load(self) -> tuple[list[Event], Extent]:
+        """What of the history is sent to the model, oldest first, and how much of it that is."""
         rows = await self._rows()
         entries = await self._entries([rows[id_] for id_ in sorted(rows)])
         kept = token_budget_truncate(entries, self.budget, label=f"session {self.session}")
-        return sendable([entry.event for entry in kept])
+        of_all = extent(entries, kept, budget=self.budget, until=max(rows, default=0))
+        return sendable([entry.event for entry in kept]), of_all
 
     async def _rows(self) -> dict[int, Message]:
         rows = await self._newest()

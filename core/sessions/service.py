@@ -22,6 +22,7 @@ from core.errors import DamagedSessionError, StoreError
 from core.fence import Fence
 from core.sessions import scopes
 from core.sessions.appending import Appender
+from core.sessions.extent import Extent
 from core.sessions.history import is_user_message, sendable
 from core.sessions.loading import Life, Loader, opened
 from core.sessions.record import is_state_only, measured, media_size, stored
@@ -49,6 +50,12 @@ class StoredSession(Session):
     _generation: int = PrivateAttr(default=0)
     _created_at: float = PrivateAttr(default=0.0)
     _fence: Fence | None = PrivateAttr(default=None)
+    _extent: Extent = PrivateAttr(default=Extent())
+
+    @property
+    def extent(self) -> Extent:
+        """How much of the conversation was loaded, and why not more."""
+        return self._extent
 
     @property
     def generation(self) -> int:
@@ -71,6 +78,8 @@ class SessionService(BaseSessionService):
     Args:
         budget: how many tokens of history are loaded (None or 0: 32,000).
         agent: the root agent's name, for messages that do not tell who said them.
+        home: the app whose all sessions are, whichever asks for them: agents that answer in the same conversations have
+            one. The state of an app, and of a user, is each app's own.
         pauses: seconds between the tries while the database is away.
     """
 
@@ -81,12 +90,14 @@ class SessionService(BaseSessionService):
         *,
         budget: int | None = None,
         agent: str = "",
+        home: str | None = None,
         pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
         self._counter = counter
         self._budget = budget
         self._agent = agent
+        self._home = home
         self._pauses = pauses
 
     async def create_session(
@@ -101,9 +112,10 @@ class SessionService(BaseSessionService):
         owners = scopes.owners(app_name, user_id, session_id)
         try:
             async with self._database.write() as connection:
-                row = await _begin_life(connection, app=app_name, user_id=user_id, session_id=session_id)
+                row = await _begin_life(connection, app=self._home or app_name, user_id=user_id, session_id=session_id)
                 await scopes.write(connection, owners, state or {})
-                return _session(session_id, _life(row), row.updated_at, await scopes.read(connection, owners))
+                known = await scopes.read(connection, owners)
+                return _session(session_id, _life(row, app_name), row.updated_at, known)
         except IntegrityError as error:
             raise AlreadyExistsError(f"Session with id {session_id} already exists.") from error
 
@@ -124,38 +136,39 @@ class SessionService(BaseSessionService):
         """
 
         async def load() -> Session | None:
-            found = await opened(self._database, app=app_name, user_id=user_id, session_id=session_id)
+            found = await opened(self._database, app=app_name, user_id=user_id, session_id=session_id, home=self._home)
             if found is None:
                 return None
             loader = Loader(self._database, session_id, found, self._budget, self._agent)
             wanted = config is None or config.num_recent_events != 0
-            events = await loader.load() if wanted else []
-            return _session(session_id, found.life, found.updated_at, found.state, _picked(events, config))
+            events, of_all = await loader.load() if wanted else ([], Extent())
+            session = _session(session_id, found.life, found.updated_at, found.state, _picked(events, config))
+            session._extent = of_all
+            return session
 
         return await self._persist(load, session_id)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         c = sessions.c
-        said = (
-            sa.select(messages.c.created_at).where(messages.c.session == c.id).order_by(messages.c.id.desc()).limit(1)
-        )
-        query = sa.select(sessions, said.scalar_subquery().label("said_at")).where(c.app == app_name)
+        of_life = (messages.c.session == c.id) & (messages.c.generation == c.generation)
+        said = sa.select(messages.c.created_at).where(of_life).order_by(messages.c.id.desc()).limit(1)
+        query = sa.select(sessions, said.scalar_subquery().label("said_at")).where(c.app == (self._home or app_name))
         if user_id is not None:
             query = query.where(c.user_id == user_id)
         async with self._database.read() as connection:
             rows = (await connection.execute(query.order_by(c.user_id, c.id))).all()
-            owners = [scopes.owners(row.app, row.user_id, row.id) for row in rows]
+            owners = [scopes.owners(app_name, row.user_id, row.id) for row in rows]
             known = await scopes.read_all(connection, {pair for of in owners for pair in of.items()})
         listed = []
         for row, of in zip(rows, owners, strict=True):
             state = {key: value for pair in of.items() for key, value in known[pair].items()}
-            listed.append(_session(row.id, _life(row), max(row.updated_at, row.said_at or 0.0), state))
+            listed.append(_session(row.id, _life(row, app_name), max(row.updated_at, row.said_at or 0.0), state))
         return ListSessionsResponse(sessions=sorted(listed, key=lambda session: session.last_update_time))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         async with self._database.write() as connection:
             row = await _life_of(connection, session_id)
-            if row is None or (row.app, row.user_id) != (app_name, user_id):
+            if row is None or (row.app, row.user_id) != (self._home or app_name, user_id):
                 return
             await _forget(connection, session_id)
             await connection.execute(sa.delete(sessions).where(sessions.c.id == session_id))
@@ -310,8 +323,8 @@ async def _forget(connection: AsyncConnection, session_id: str) -> None:
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
 
 
-def _life(row: sa.Row[Any]) -> Life:
-    return Life(row.generation, row.app, row.user_id, row.created_at, row.updated_at)
+def _life(row: sa.Row[Any], app: str) -> Life:
+    return Life(row.generation, app, row.user_id, row.created_at, row.updated_at)
 
 
 def _session(

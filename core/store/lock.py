@@ -42,6 +42,20 @@ def held(database: Database) -> Iterator[None]:
         yield
 
 
+def holder(database: Database) -> str | None:
+    """The process that holds the database's file, if one does; of PostgreSQL nothing is held."""
+    path = database.file
+    lock = path and path.with_name(f"{path.name}.lock")
+    if lock is None or not lock.exists():
+        return None
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return file.read().strip() or "?"
+    return None
+
+
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
     """Raises `StoreError`, which names the file, if it cannot be written."""

@@ -18,8 +18,8 @@ Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 #: A conversation. A reset begins a new generation of it; `generation` and `created_at` together tell one life
 #: of a conversation from every other, even from that of a deleted one under the same id. `updated_at` is when it was
 #: begun or reset, or its state changed; its messages know their own times. `model` is the one that was chosen for it,
-#: by its full name (null: the default), and `muted` keeps the bot from answering there uncalled: a reset changes
-#: neither.
+#: by its full name (null: the default), `agent` the agent (null: as the rules on places say), and `muted` keeps the bot
+#: from answering there uncalled: a reset changes none of them. `app` is the default agent's, whichever answers.
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -30,6 +30,7 @@ sessions = sa.Table(
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
     sa.Column("model", sa.Text),
+    sa.Column("agent", sa.Text),
     sa.Column("muted", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
@@ -78,9 +79,11 @@ sa.Index(
 #: stored, `regenerate` begins behind the question, `revise` with the question as it was edited. `origin` is the first
 #: in the line of parents, the turn itself if it has none: what its run stores is stored under that. One that goes on
 #: with what another turn had asked a person for (`approval`) has that turn for a `parent`, but is the first in a line
-#: of its own; `run` is what it stores under. `model` is the one that was chosen for it (null: the default). `owner` is
-#: the worker that runs it, for the `attempt`-th time; `cancel`, why it is to be ended. `usage` is what it has asked of
-#: models (`core.metering`), and `cost` what that came to (`spending`), once it is counted there.
+#: of its own; `run` is what it stores under. `model` is the one that was chosen for it (null: the default), `agent` the
+#: name of the one that answers. `owner` is the worker that runs it, for the `attempt`-th time; `cancel`, why it is to
+#: be ended. `usage` is what it has asked of models (`core.metering`), and `cost` what that came to (`spending`), once
+#: it is counted there. `receipt` is what it was made of, as far as its run can tell (`core.receipt`); it goes with what
+#: was said when the session is reset.
 turns = sa.Table(
     "turns",
     metadata,
@@ -92,6 +95,7 @@ turns = sa.Table(
     sa.Column("origin", sa.Text, nullable=False),
     sa.Column("run", sa.Text),
     sa.Column("model", sa.Text),
+    sa.Column("agent", sa.Text, nullable=False, server_default=""),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("attempt", sa.Integer, nullable=False, server_default="1"),
     sa.Column("owner", sa.Text),
@@ -100,6 +104,7 @@ turns = sa.Table(
     sa.Column("chunks", sa.JSON, nullable=False),
     sa.Column("usage", sa.JSON(none_as_null=True)),
     sa.Column("cost", sa.BigInteger),
+    sa.Column("receipt", sa.JSON(none_as_null=True)),
     sa.Column("error", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("finished_at", sa.Double),
@@ -249,7 +254,9 @@ messages = sa.Table(
     sa.Column("event", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
 )
-sa.Index("ix_messages_session_id", messages.c.session, messages.c.id)
+#: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where it knows nothing
+#: of the table yet. (Without, it reads and sorts the whole history, of which it expects little.)
+sa.Index("ix_messages_life", messages.c.session, messages.c.id, messages.c.generation)
 sa.Index("ix_messages_event_id", messages.c.session, messages.c.event_id, unique=True)
 sa.Index(
     "ix_messages_held",

@@ -28,6 +28,7 @@ class Directory:
         api.add("GET /channels/{channel}", lambda request: Reply(self._payloads.channel(api.channel(request))))
         api.add("GET /guilds/{guild}", self._read_guild)
         api.add("GET /guilds/{guild}/channels", self._channels)
+        api.add("GET /guilds/{guild}/roles", self._roles)
         api.add("GET /guilds/{guild}/members/{user}", self._member)
         api.add("GET /guilds/{guild}/threads/active", self._active_threads)
 
@@ -60,6 +61,10 @@ class Directory:
             people = len(self._guild.users)
             about |= {"approximate_member_count": people, "approximate_presence_count": people}
         return Reply(about)
+
+    def _roles(self, request: Request) -> Reply:
+        self._api.check_guild(request)
+        return Reply(self._payloads.guild()["roles"])
 
     def _channels(self, request: Request) -> Reply:
         self._api.check_guild(request)

@@ -6,7 +6,7 @@ from sandbox.slack.journal import Call, Envelope
 from sandbox.slack.markup import Content, Task
 from sandbox.slack.server import SlackSandbox
 from sandbox.slack.views import View
-from sandbox.slack.workspace import Change, Channel, File, Message, Stream, User, Version
+from sandbox.slack.workspace import Change, Channel, File, Group, Message, Stream, User, Version
 
 __all__ = [
     "Call",
@@ -16,6 +16,7 @@ __all__ = [
     "Envelope",
     "Faults",
     "File",
+    "Group",
     "Message",
     "Session",
     "SlackSandbox",

@@ -179,6 +179,21 @@ class Payloads:
             "team_id": self._workspace.team_id,
         }
 
+    def group(self, group: Group) -> dict[str, Any]:
+        return {
+            "id": group.id,
+            "team_id": self._workspace.team_id,
+            "is_usergroup": True,
+            "is_external": False,
+            "name": group.handle.title(),
+            "handle": group.handle,
+            "description": "",
+            "date_delete": 0,
+            "auto_type": None,
+            "user_count": len(group.members),
+            "users": sorted(group.members),
+        }
+
     def user(self, user: User) -> dict[str, Any]:
         first, _, last = user.real_name.partition(" ")
         profile: dict[str, Any] = {
@@ -217,24 +232,6 @@ class Payloads:
             "updated": 1_700_000_000,
             "is_email_confirmed": True,
             "who_can_share_contact_card": "EVERYONE",
-        }
-
-    def group(self, group: Group) -> dict[str, Any]:
-        """A user group, with its members."""
-        return {
-            "id": group.id,
-            "team_id": self._workspace.team_id,
-            "is_usergroup": True,
-            "name": group.name,
-            "description": "",
-            "handle": group.name,
-            "is_external": False,
-            "date_create": 1_700_000_000,
-            "date_update": 1_700_000_000,
-            "date_delete": 0,
-            "created_by": self._workspace.bot.id,
-            "user_count": len(group.members),
-            "users": list(group.members),
         }
 
     def channel(self, channel: Channel) -> dict[str, Any]:

@@ -233,12 +233,6 @@ class SlackSandbox(Hands):
             self.channels["general"].members.add(user.id)
         return user
 
-    def add_group(self, name: str, *users: User | str) -> str:
-        """Add a user group of these people; its id."""
-        group = Group(new_id("S"), name, tuple(self._user(user).id for user in users))
-        self._workspace.groups[group.id] = group
-        return group.id
-
     def add_channel(self, name: str, *, private: bool = False, members: Iterable[User | str] | None = None) -> Channel:
         """Add a channel; everybody is in it if `members` are not given. The bot always is."""
         users = self.people.values() if members is None else map(self._user, members)
@@ -246,6 +240,10 @@ class SlackSandbox(Hands):
         channel = self._workspace.add_channel(name, private=private, members=ids)
         self.channels[name] = channel
         return channel
+
+    def add_group(self, handle: str, members: Iterable[User | str]) -> Group:
+        """Add a group of people who are mentioned together."""
+        return self._workspace.add_group(handle, (self._user(user).id for user in members))
 
     def open_dm(self, user: User | str) -> Channel:
         """The direct messages between a person and the bot."""

@@ -29,6 +29,7 @@ SCOPES = frozenset(
         "mpim:read",
         "reactions:write",
         "team:read",
+        "usergroups:read",
         "users:read",
     }
 )

@@ -34,11 +34,11 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A user group."""
+    """People who are mentioned together, by `<!subteam^ID>`."""
 
     id: str
-    name: str
-    members: tuple[str, ...]
+    handle: str
+    members: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +246,11 @@ class Workspace:
 
     def user_named(self, name: str) -> User | None:
         return next((user for user in self.users.values() if user.name == name), None)
+
+    def add_group(self, handle: str, members: Iterable[str]) -> Group:
+        group = Group(new_id("S"), handle, frozenset(members))
+        self.groups[group.id] = group
+        return group
 
     def add_channel(self, name: str, *, private: bool, members: Iterable[str]) -> Channel:
         if self.channel_named(name) is not None:

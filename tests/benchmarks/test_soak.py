@@ -73,7 +73,7 @@ async def test_what_is_told_of_a_message_that_was_not_heard_yet_does_not_ask_for
         return len(text)
 
     question, before = inbound("s1-1"), Said("ada", "Ada", "s1-0", at=0.0)
-    frames = await framed([question], [before], {"ada": "Ada"}, count=count, most=1_000)
+    frames, _ = await framed([question], [before], {"ada": "Ada"}, count=count, most=1_000)
     (frame,) = frames[question.event_key]
     assert "s1-0" in frame
     assert names(f"{frame}\n\nAda: s1-1") == ["s1-1"]

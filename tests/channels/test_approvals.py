@@ -264,7 +264,7 @@ async def test_a_tool_that_is_allowed_for_good_asks_no_more_until_the_session_is
         await talk.bot.settled(3)
         assert till.paid == ["Grace", "Ada"]
         async with talk.bot.database.read() as connection:
-            assert (await connection.execute(sa.select(state.c.key))).scalars().all() == ["parley:always:pay"]
+            assert (await connection.execute(sa.select(state.c.key))).scalars().all() == ["parley:always:parley:pay"]
         await talk.say("reset")
         await shows(talk, lambda found: found[-1] == words.RESET_DONE)
         await talk.say("again!")

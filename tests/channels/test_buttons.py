@@ -5,7 +5,7 @@ from channels.buttons import EXTRAS, Wish, button, under_answer, wished
 from channels.words import ENGLISH
 
 
-@pytest.mark.parametrize("wish", ["retry", "regenerate", "revise", "stop", "good", "bad"])
+@pytest.mark.parametrize("wish", ["retry", "regenerate", "revise", "stop", "good", "bad", "why"])
 def test_a_press_is_known_by_what_it_asks_for_and_of_which_turn(wish: Wish) -> None:
     assert wished(button(wish, "t1", ENGLISH).id) == (wish, "t1")
 
@@ -25,8 +25,8 @@ def test_under_an_answer_stands_what_is_set() -> None:
         chosen = {extra for extra in EXTRAS if extra in extras}
         return [one.label for one in under_answer("t1", ENGLISH, chosen, is_revised=is_revised)]
 
-    assert labels(*EXTRAS) == [words.REGENERATE, words.GOOD, words.BAD]
+    assert labels(*EXTRAS) == [words.REGENERATE, words.GOOD, words.BAD, words.WHY]
     assert labels("feedback") == [words.GOOD, words.BAD]
     assert labels() == []
     assert labels(is_revised=True) == [words.REVISE]
-    assert labels(*EXTRAS, is_revised=True) == [words.REVISE, words.GOOD, words.BAD]
+    assert labels(*EXTRAS, is_revised=True) == [words.REVISE, words.GOOD, words.BAD, words.WHY]

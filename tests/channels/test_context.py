@@ -20,7 +20,7 @@ async def by_words(text: str) -> int:
 async def shown(said: list[Said], most: int = 10_000) -> str:
     question = inbound(sent_at=1_000.0)
     names = labels({one.author: one.name for one in said})
-    (frames,) = (await framed([question], said, names, count=by_words, most=most)).values()
+    (frames,) = (await framed([question], said, names, count=by_words, most=most))[0].values()
     return "\n\n".join(frames)
 
 
@@ -91,7 +91,7 @@ async def test_what_came_in_between_stands_in_between() -> None:
     talk = [Said("U1", "Ada", "early", at=5.0), Said("U1", "Ada", "late", at=15.0), quote]
     after = Said("U1", "Ada", "too late", at=25.0)
     names = labels({one.author: one.name for one in talk})
-    frames = await framed([first, second], [*talk, after], names, count=by_words, most=100)
+    frames, _ = await framed([first, second], [*talk, after], names, count=by_words, most=100)
     ((before,), (between, quoted)) = frames[first.event_key], frames[second.event_key]
     assert ("> Ada: early" in before, "> Ada: late" in between, "> Lin: quoted" in quoted) == (True, True, True)
     assert "What the next message replies to" in quoted

@@ -22,6 +22,7 @@ from core.errors import StoreError, SurfaceError
 from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
+from core.ledger import Ledger
 from core.prices import Prices
 from core.refusals import Refusals
 from core.sessions.service import SessionService
@@ -31,7 +32,7 @@ from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import feedback, inbox, sessions
 from core.tokens import TokenCounter
-from core.turns import Turn
+from core.turn import Turn
 from core.visitors import NOWHERE, Visitor
 from core.worker import Worker
 from tests.channels.wiring import BUDGET, MODELS, successor
@@ -77,6 +78,7 @@ class Place:
             self._reshow,
             Approvals(self.database, self.turns, self.worker),
             self._reask,
+            Ledger(self.database),
             Refusals(self.database),
             Spending(self.database, Prices()),
             self.door,

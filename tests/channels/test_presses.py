@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from channels import words
+from channels import standing, words
 from channels.answer import Answerer
 from channels.buttons import EXTRAS
 from core.errors import ProviderRequestError
+from core.runtime import AgentRuntime
 from core.store.schema import feedback
 from core.turns import WITHDRAWN
 from core.visitors import NOWHERE, Visitor
@@ -20,7 +21,7 @@ from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 
-FINISHED = [words.REGENERATE, words.GOOD, words.BAD]
+FINISHED = [words.REGENERATE, words.GOOD, words.BAD, words.WHY]
 
 
 @pytest.fixture(params=PLATFORMS)
@@ -199,11 +200,11 @@ async def test_a_question_that_is_edited_after_its_answer_can_be_answered_anew_a
         await talk.bot.settled(1)
         (row,) = await talk.bot.inbox_rows()
         said = row.inbound["text"]
-        for text, wanted in (("two and two?", [words.REVISE, words.GOOD, words.BAD]), (said, FINISHED)):
+        for text, wanted in (("two and two?", [words.REVISE, words.GOOD, words.BAD, words.WHY]), (said, FINISHED)):
             await talk.bot.channel._intake.edited(row.event_key, text)
             await has_buttons(talk, wanted)
         await talk.bot.channel._intake.edited(row.event_key, "two and two?")
-        await has_buttons(talk, [words.REVISE, words.GOOD, words.BAD])
+        await has_buttons(talk, [words.REVISE, words.GOOD, words.BAD, words.WHY])
         assert texts(talk) == ["Tow?"]
         await talk.press(words.REVISE)
         await says(talk, "Four.")
@@ -220,7 +221,7 @@ async def test_an_edit_of_what_another_worker_answers_is_seen_when_that_has_ende
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.edited(row.event_key, "two and two?")
         go_on.set()
-        await has_buttons(talk, [words.REVISE, words.GOOD, words.BAD])
+        await has_buttons(talk, [words.REVISE, words.GOOD, words.BAD, words.WHY])
 
 
 async def test_an_edit_is_not_forgotten_by_whoever_takes_the_turn_up(sandbox: Any, tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ async def test_an_edit_is_not_forgotten_by_whoever_takes_the_turn_up(sandbox: An
         await talk.bot.channel._intake.edited(row.event_key, "two and two?")
         await has_buttons(talk, [words.REVISE, words.STOP])
         await talk.bot.restarted()
-        await has_buttons(talk, [words.REVISE, words.GOOD, words.BAD])
+        await has_buttons(talk, [words.REVISE, words.GOOD, words.BAD, words.WHY])
 
 
 async def test_of_a_question_that_is_deleted_the_answer_ends_with_a_word(sandbox: Any, tmp_path: Path) -> None:
@@ -279,18 +280,18 @@ async def test_a_deletion_is_not_forgotten_by_whoever_shows_the_answer(sandbox: 
 async def test_an_answer_that_is_to_be_shown_again_does_not_come_over_a_newer_one(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, go_on, made_of = asyncio.Event(), asyncio.Event(), Answerer._made
+    looks, go_on, made_of = asyncio.Event(), asyncio.Event(), standing.made
 
-    async def slow(self: Answerer, session_id: str, run_id: str) -> Any:
+    async def slow(runtime: AgentRuntime, session_id: str, run_id: str) -> Any:
         if not looks.is_set():
             looks.set()
             await go_on.wait()
-        return await made_of(self, session_id, run_id)
+        return await made_of(runtime, session_id, run_id)
 
     async with talking(sandbox, tmp_path, "Five.", "Four.") as talk:
         await talk.say("two and tow?")
         await talk.bot.settled(1)
-        monkeypatch.setattr(Answerer, "_made", slow)
+        monkeypatch.setattr(standing, "made", slow)
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.edited(row.event_key, "two and two?")
         await looks.wait()

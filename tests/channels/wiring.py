@@ -11,14 +11,15 @@ import sqlalchemy as sa
 from google.adk.tools.base_tool import BaseTool
 
 from channels.answer import Answerer
+from channels.apologies import Apologies
 from channels.attachments import ALLOWANCE, Allowance
 from channels.channel import Channel
 from channels.context import TOKENS, Context
 from channels.desk import Desk
 from channels.door import Door, Rules
 from channels.gaps import Bounds
-from channels.notes import Notes
 from core.agent import AgentConfig, make_app, ours
+from core.agents import Agent, Agents
 from core.approvals import ASKER, Approvals
 from core.artifacts import Artifacts
 from core.caps import Caps, Limits
@@ -29,6 +30,7 @@ from core.inbox import Inbox
 from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
+from core.ledger import Ledger
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
 from core.models.fallbacks import Fallbacks
@@ -44,7 +46,8 @@ from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.worker import Worker
 from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests import tables
@@ -57,6 +60,8 @@ STAND_IN = "openai/stand-in"
 
 #: Rules by which everybody may speak.
 OPEN = Rules()
+#: The agent that answers.
+PARLEY = Agents("parley", {"parley": Agent("parley")})
 
 #: As far as the program looks back by default.
 BOUNDS = Bounds()
@@ -154,7 +159,7 @@ async def core_of(
             context,
             approvals=approvals,
             door=door,
-            notes=Notes(books, admins),
+            apologies=Apologies(books, admins),
             time_limit=time_limit,
             most_messages=most_messages,
             allowance=allowance,
@@ -166,6 +171,7 @@ async def core_of(
             answerer.reshow,
             approvals,
             answerer.reask,
+            Ledger(database),
             Refusals(database),
             books,
             door,
@@ -187,11 +193,11 @@ def _endpoints(address: str) -> Endpoints:
     )
 
 
-async def successor(database: Database) -> Turns:
+async def successor(database: Database, agents: Agents = PARLEY) -> Turns:
     """The turns as a process sees them that has just begun: all that were before it are gone."""
     lease = Lease(database)
     await lease.take()
-    return Turns(database, lease, pauses=(0.01, 0.01))
+    return Turns(database, lease, agents=agents, pauses=(0.01, 0.01))
 
 
 class Wired:

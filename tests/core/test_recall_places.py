@@ -24,9 +24,9 @@ def calls(name: str, **arguments: Any) -> list[Any]:
 
 async def say(runtime: AgentRuntime, where: tuple[str, str], text: str) -> list[Any]:
     place, session = where
-    named = {"app_name": runtime.app.name, "user_id": place, "session_id": session}
-    if await runtime.sessions.get_session(**named) is None:
-        await runtime.sessions.create_session(**named)
+    app, sessions = runtime.app.name, runtime.sessions
+    if await sessions.get_session(app_name=app, user_id=place, session_id=session) is None:
+        await sessions.create_session(app_name=app, user_id=place, session_id=session)
     events = runtime.stream(user_id=place, session_id=session, text=text, run_id=f"{session} {text}")
     return [event async for event in events]
 

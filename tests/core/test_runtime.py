@@ -1,6 +1,7 @@
 """What a run of the agent tells, and how it ends."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -26,10 +27,10 @@ from core.errors import (
 from core.models.adapter import ModelAdapter
 from core.models.merging import Merging
 from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult, Usage
-from core.runtime import warm_up
 from core.store.schema import state
 from core.tools import Tool, adapt
 from core.visitors import Speaker
+from core.warming import warm_up
 from tests.conversation import USER, Conversation, Converse, ScriptedProvider, adapter, kinds, shown, team
 
 
@@ -402,3 +403,20 @@ async def test_warming_up_leaves_nothing_behind() -> None:
     before = asyncio.all_tasks()
     await warm_up()
     assert asyncio.all_tasks() == before
+
+
+async def test_a_run_looks_for_no_module_that_was_not_found_before(
+    converse: Converse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await warm_up()
+    conversation = await converse()
+    await conversation.events("Hi")
+    sought = list[str]()
+
+    class Finder:
+        def find_spec(self, name: str, *_: object) -> None:
+            sought.append(name)
+
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    await conversation.events("Hi again")
+    assert not sought

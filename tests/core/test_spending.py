@@ -17,7 +17,8 @@ from core.spending import FIRST, Spending, Spent, forget, shared
 from core.states import Ended
 from core.store.schema import reservations, spending
 from core.store.schema import turns as turns_table
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from tests.core.conftest import Faulty, worker_on
 from tests.inbounds import inbound
 

@@ -107,11 +107,12 @@ def answered(id_: str) -> Event:
     return Event(author="teller", content=types.Content(role="user", parts=[types.Part(function_response=answer)]))
 
 
-def test_of_what_was_done_before_the_calls_are_told_that_are_made_now() -> None:
+def test_of_what_was_done_before_the_calls_are_told_that_are_made_now_and_the_others_as_past() -> None:
     stored = [final("First."), called("c1"), answered("c1"), called("c2", "c3")]
     events = list(Steps().retold(stored))
     assert [(event.type, event.call_id) for event in events] == [
         ("text_delta", ""),
+        ("tool_past", "c1"),
         ("tool_start", "c2"),
         ("tool_start", "c3"),
     ]

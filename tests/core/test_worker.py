@@ -9,7 +9,8 @@ from core import worker
 from core.inbox import Inbox
 from core.sessions.service import SessionService
 from core.tokens import TokenCounter
-from core.turns import ANEW, LOST, RESET, SHUTDOWN, STOP, Turn, Turns
+from core.turn import Turn
+from core.turns import ANEW, LOST, RESET, SHUTDOWN, STOP, Turns
 from core.worker import Worker
 from tests import tables
 from tests.core.conftest import Faulty, worker_on
@@ -24,13 +25,14 @@ class Bench:
     def __init__(self, database: Faulty, turns: Turns, folder: Path, *, limit: int, poll: float) -> None:
         self.database = database
         self.turns = turns
-        self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._rest)
+        self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._rest, rest=0.05)
         self.inbox = Inbox(database, SessionService(database, TokenCounter(folder)), turns, self.worker, app="app")
         self.begun: list[Turn] = []
         self.began_at: list[float] = []
         self.ended: list[str] = []
         self.stops: list[object] = []
         self.rests: list[list[str]] = []
+        self.rested = asyncio.Event()
         self.most_at_once = 0
         self.go_on = asyncio.Event()
         self.last_word: Callable[[], Awaitable[None]] | None = None
@@ -58,6 +60,7 @@ class Bench:
 
     def _rest(self) -> None:
         self.rests.append(list(self.ended))
+        self.rested.set()
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(5), self._changed:
@@ -162,7 +165,10 @@ async def test_there_is_rest_when_the_last_turn_has_ended_and_not_before(tmp_pat
         await bench.inbox.accept(inbound("b", session="p:b"))
         await bench.until(lambda: len(bench.begun) == 2)
         bench.go_on.set()
-        await bench.worker.stop(5)
+        await bench.until(lambda: len(bench.ended) == 2)
+        assert not bench.rests, "who answers at once is not held up"
+        async with asyncio.timeout(5):
+            await bench.rested.wait()
         assert [sorted(ended) for ended in bench.rests] == [["a", "b"]]
 
 

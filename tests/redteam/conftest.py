@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from channels.slack.login import PROMPTS
+from channels.slack.manifest import manifest
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import discord_of, nothing_stays_and_nobody_waits
@@ -12,8 +14,10 @@ __all__ = ["nothing_stays_and_nobody_waits"]
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[SlackSandbox]:
+async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSandbox]:
     async with SlackSandbox(rate_limits=False) as sandbox:
+        if getattr(request, "param", "socket") == "http":
+            sandbox.install(manifest(prompts=PROMPTS, address="https://bot.example"))
         yield sandbox
 
 

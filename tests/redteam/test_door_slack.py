@@ -129,7 +129,7 @@ async def test_people_from_outside_and_other_bots_are_nobody_until_they_are_name
 async def test_a_user_group_opens_the_door_and_what_cannot_be_looked_up_opens_nothing(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    group = slack.add_group("team", "ada")
+    group = slack.add_group("team", ["ada"]).id
     rules = Rules(frozenset({f"role:{group}"}))
     slack.scopes.discard("usergroups:read")
     async with running(slack, tmp_path, echo, rules=rules) as bot:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.context import END
 from channels.discord import answers
 from channels.discord.interactions import ABOUT
 from channels.words import ENGLISH
@@ -139,8 +140,10 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
     async with running(server, tmp_path, echo) as bot:
         said = await server.say("grace", "general", "the sky\nis green")
         (shown,) = await server.choose("ada", said, words.ASK_ABOUT)
-        asked = f"{ABOUT.format(name='Grace Hopper')}\n> the sky\n> is green"
-        await bot.says(shown, f"heard: Ada Lovelace: {asked}")
+        await bot.says(shown, f"heard: Ada Lovelace: {ABOUT}")
+        (read,) = bot.said_to_model()
+        assert "What the next message is about" in read
+        assert f"> Grace Hopper: the sky\n>     is green\n{END}" in read
         link = f"https://discord.com/channels/{server.guild_id}/{said.channel.id}/{said.id}"
         assert shown.content.text == f"> the sky is green\n-# {link}"
 
@@ -184,10 +187,9 @@ async def test_where_the_bot_cannot_write_the_answer_is_for_who_asked_alone(
         await told(bot, seen, "heard: one")
         await bot.settled(1)
         said = await server.say("grace", place, "the sky is green")
-        asked = f"{ABOUT.format(name='Grace Hopper')}\n> the sky is green"
-        await told(bot, await server.choose("ada", said, words.ASK_ABOUT), f"heard: {asked}")
+        await told(bot, await server.choose("ada", said, words.ASK_ABOUT), f"heard: {ABOUT}")
         assert len(bot.said_to_model()) == 2
-        await told(bot, await server.choose("grace", said, words.ASK_ABOUT), f"heard: {asked}")
+        await told(bot, await server.choose("grace", said, words.ASK_ABOUT), f"heard: {ABOUT}")
         assert len(bot.said_to_model()) == 1
         assert bot.calls(POST) == []
         await told(bot, await server.command("ada", place, "reset"), words.RESET_DONE)
@@ -220,7 +222,9 @@ async def test_an_answer_aside_can_be_stopped_and_rated_and_has_no_other_buttons
         await server.press("ada", answer, answer.buttons[words.STOP])
         await server.wait_for(lambda: answer.text == f"half\n\n{words.STOPPED}")
         (whole,) = await server.command("ada", group, "ask", question="two")
-        await server.wait_for(lambda: whole.text == "whole" and list(whole.buttons) == [words.GOOD, words.BAD])
+        await server.wait_for(
+            lambda: whole.text == "whole" and list(whole.buttons) == [words.GOOD, words.BAD, words.WHY]
+        )
         seen = await server.press("ada", whole, whole.buttons[words.GOOD])
         await server.wait_for(lambda: [one.text for one in seen] == [words.NOTED])
 

@@ -142,11 +142,11 @@ async def test_a_change_that_the_database_does_not_take_at_first_is_noted(
 ) -> None:
     revise, tries = Inbox.revise, list[str]()
 
-    async def failing_once(self: Inbox, event_key: str, text: str) -> Any:
+    async def failing_once(self: Inbox, event_key: str, text: str, **how: Any) -> Any:
         tries.append(text)
         if len(tries) == 1:
             raise StoreError("out of reach")
-        return await revise(self, event_key, text)
+        return await revise(self, event_key, text, **how)
 
     async with running(server, tmp_path, echo) as bot:
         question = await bot.ask("ada", "general", "one")

@@ -18,7 +18,7 @@ from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, discord_of, e
 REGISTER = "PUT /applications/{application}/commands"
 REGISTERED = "GET /applications/{application}/commands"
 RESET = {"name": "reset", "type": 1, "contexts": [0, 1, 2], "integration_types": [0, 1]}
-NAMES = {*COMMANDS, "ask", words.ASK_ABOUT}
+NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS}
 
 
 async def reset(bot: Bot, user: str, channel: Any, said: str) -> None:

@@ -98,7 +98,7 @@ async def test_without_the_message_content_intent_only_what_calls_the_bot_is_hea
 async def test_what_nobody_said_to_the_bot_starts_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, echo) as bot:
         said = await server.say("ada", "general", "not for the bot, @everyone")
-        await server.edit("ada", said, f"{bot.mention} edited in")
+        await server.edit("ada", said, "not for the bot, @here")
         await server.pin("ada", said)
         await server.join("edsger")
         await server.bot_says("robot", "general", f"{bot.mention} beep")

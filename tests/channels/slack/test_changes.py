@@ -111,12 +111,12 @@ async def test_an_edit_that_the_database_does_not_take_is_not_acknowledged_and_c
 ) -> None:
     revise, refused = Inbox.revise, 0
 
-    async def failing(self: Inbox, event_key: str, text: str) -> Any:
+    async def failing(self: Inbox, event_key: str, text: str, **how: Any) -> Any:
         nonlocal refused
         refused += 1
         if refused == 1:
             raise StoreError("out of reach")
-        return await revise(self, event_key, text)
+        return await revise(self, event_key, text, **how)
 
     monkeypatch.setattr(Inbox, "revise", failing)
     async with SlackSandbox(speed=20) as slack, running(slack, tmp_path, echo) as bot:

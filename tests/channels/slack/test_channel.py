@@ -203,3 +203,22 @@ async def test_a_socket_that_cannot_be_opened_ends_the_start_with_a_line(
     async with running(slack, tmp_path, echo, connect=False) as bot:
         with pytest.raises(SettingsError, match="no socket could be opened within"):
             await bot.channel.start()
+
+
+async def test_a_reply_begins_at_once_and_goes_on_in_the_language_of_who_asks_when_that_is_known(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    slack.add_user("minsu", locale="ko-KR")
+    go_on = asyncio.Event()
+    async with running(slack, tmp_path, [Pause(go_on), Say("  ")]) as bot:
+        slack.faults.delay("users.info", 0.4)
+        question = await bot.ask("minsu", "general", "안녕?")
+        await bot.shows(question, lambda texts: words.PLACEHOLDER in texts)
+        placeholder = bot.thread(question)[1]
+        assert list(placeholder.buttons) == [words.STOP]
+        assert [call.reply for call in slack.calls if call.method == "users.info"] == [None], "it has no answer yet"
+        korean = words.of("ko")
+        await slack.wait_for(lambda: list(bot.thread(question)[1].buttons) == [korean(words.STOP)])
+        go_on.set()
+        await bot.shows(question, lambda texts: korean(words.NO_ANSWER) in texts)
+    assert len([call for call in slack.calls if call.method == "users.info"]) == 1

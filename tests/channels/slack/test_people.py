@@ -1,9 +1,12 @@
+from pathlib import Path
+
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.slack.api import SlackApi
 from channels.slack.people import People
 from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import running
 
 
 @pytest.fixture
@@ -37,3 +40,21 @@ async def test_a_slow_slack_holds_no_answer_up_for_a_name(slack: SlackSandbox, p
     ada = slack.people["ada"].id
     slack.faults.delay("users.info", 0.6)
     assert await people.names(slack.team_id, [ada]) == {ada: ada}
+
+
+async def test_a_group_of_people_is_read_by_its_name_and_where_the_app_may_not_know_that_by_its_id(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    group = slack.add_group("oncall", ["ada", "grace"])
+    async with running(slack, tmp_path, lambda asked: asked.text) as bot:
+        question = await bot.ask("ada", "general", f"who is in <!subteam^{group.id}>?")
+        await bot.shows(question, lambda texts: "ada: who is in @oncall?" in texts)
+        await bot.ask("ada", "general", f"and in <!subteam^{group.id}|@ops>?", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: "ada: and in @ops?" in texts)
+        assert sum(call.method == "usergroups.list" for call in slack.calls) == 1
+    slack.scopes.discard("usergroups:read")
+    async with running(slack, tmp_path, lambda asked: asked.text) as bot:
+        for _ in range(2):
+            question = await bot.ask("ada", "general", f"who is in <!subteam^{group.id}>?")
+            await bot.shows(question, lambda texts: f"ada: who is in @{group.id}?" in texts)
+        assert sum(call.method == "usergroups.list" for call in slack.calls) == 2

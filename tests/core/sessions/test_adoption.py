@@ -3,15 +3,18 @@
 import logging
 
 import pytest
+import sqlalchemy as sa
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 
 from core.agent import ours
+from core.agents import Agent, Agents
 from core.journal import Journal
 from core.models.provider import Done, ToolCall
 from core.runtime import AgentRuntime
 from core.sessions.adoption import adopt
-from tests.conversation import SESSION, USER, Conversation, Converse, ScriptedProvider, adapter
+from core.store.schema import sessions
+from tests.conversation import Conversation, Converse, ScriptedProvider, adapter
 
 
 def clock() -> str:
@@ -25,7 +28,7 @@ def app(name: str, provider: ScriptedProvider) -> App:
 
 async def succeeded(talk: Conversation, provider: ScriptedProvider) -> Conversation:
     """The same conversation, after a start with another agent."""
-    await adopt(talk.database, "after", "third")
+    await adopt(talk.database, Agents("after"))
     after = app("after", provider).model_copy(update={"plugins": ours(Journal(talk.database))})
     return Conversation(AgentRuntime(after, talk.sessions), talk.sessions, talk.database)
 
@@ -48,7 +51,7 @@ async def test_the_next_agent_goes_on_and_reads_the_words_of_the_one_before_as_a
     assert await talk.reply("Sure?") == "Still."
     assert provider.requests[1].messages[-2].role == "assistant"
     caplog.clear()
-    await adopt(talk.database, "after")
+    await adopt(talk.database, Agents("after"))
     assert caplog.messages == []
     await talk.runtime.aclose()
 
@@ -64,8 +67,14 @@ async def test_a_run_that_was_broken_off_is_gone_on_with_by_the_next_agent(conve
     await talk.runtime.aclose()
 
 
-async def test_another_agent_that_runs_as_well_keeps_its_own(converse: Converse) -> None:
+async def test_what_was_chosen_and_is_gone_is_told_and_stays_chosen_for_when_it_is_back(
+    converse: Converse, caplog: pytest.LogCaptureFixture
+) -> None:
     talk = await converse(app=app("third", ScriptedProvider("Hi.")))
-    await talk.reply("Hello")
-    await adopt(talk.database, "first", "third")
-    assert await talk.sessions.get_session(app_name="third", user_id=USER, session_id=SESSION) is not None
+    async with talk.database.write() as connection:
+        await connection.execute(sa.update(sessions).values(agent="weather"))
+    with caplog.at_level(logging.WARNING, "core.sessions.adoption"):
+        await adopt(talk.database, Agents("first", {"third": Agent("third")}))
+    assert caplog.messages[-1:] == ["weather was chosen for 1 conversations, and is gone: their places' agents answer"]
+    async with talk.database.read() as connection:
+        assert (await connection.execute(sa.select(sessions.c.app, sessions.c.agent))).one() == ("first", "weather")

@@ -45,3 +45,11 @@ async def test_people_and_places_can_be_looked_up(slack: SlackSandbox, client: A
     assert {user["name"] for user in (await client.users_list())["members"]} == {"parley", *slack.people}
     assert {c["name"] for c in (await client.conversations_list())["channels"]} == {"general", "random"}
     assert (await client.team_info())["team"]["id"] == slack.team_id
+
+
+async def test_groups_of_people_have_handles(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    group = slack.add_group("oncall", ["ada", "grace"])
+    (found,) = (await client.usergroups_list())["usergroups"]
+    assert (found["id"], found["handle"], found["user_count"]) == (group.id, "oncall", 2)
+    slack.scopes.discard("usergroups:read")
+    assert (await refusal(client.usergroups_list()))["error"] == "missing_scope"

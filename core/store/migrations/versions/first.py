@@ -99,7 +99,7 @@ def upgrade() -> None:
         sqlite_where=sa.text("held IS NOT NULL"),
         postgresql_where=sa.text("held IS NOT NULL"),
     )
-    op.create_index("ix_messages_session_id", "messages", ["session", "id"], unique=False)
+    op.create_index("ix_messages_life", "messages", ["session", "id", "generation"], unique=False)
     op.create_table(
         "sessions",
         sa.Column("id", sa.Text(), nullable=False),
@@ -109,6 +109,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("updated_at", sa.Double(), nullable=False),
         sa.Column("model", sa.Text(), nullable=True),
+        sa.Column("agent", sa.Text(), nullable=True),
         sa.Column("muted", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
     )
@@ -146,6 +147,7 @@ def upgrade() -> None:
         sa.Column("origin", sa.Text(), nullable=False),
         sa.Column("run", sa.Text(), nullable=True),
         sa.Column("model", sa.Text(), nullable=True),
+        sa.Column("agent", sa.Text(), server_default="", nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("attempt", sa.Integer(), server_default="1", nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
@@ -154,6 +156,7 @@ def upgrade() -> None:
         sa.Column("chunks", sa.JSON(), nullable=False),
         sa.Column("usage", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("cost", sa.BigInteger(), nullable=True),
+        sa.Column("receipt", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("finished_at", sa.Double(), nullable=True),

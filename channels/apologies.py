@@ -9,10 +9,10 @@ from channels.words import Words
 from core.errors import CapError, ParleyError
 from core.metering import ModelCall
 from core.spending import Spending
-from core.turns import Turn
+from core.turn import Turn
 
 
-class Notes:
+class Apologies:
     """Finds the words.
 
     Args:
@@ -24,7 +24,7 @@ class Notes:
         self._spending = spending
         self._admins = frozenset(admins)
 
-    async def apology(self, error: Exception, turn: Turn, say: Words) -> str:
+    async def why(self, error: Exception, turn: Turn, say: Words) -> str:
         """Why a turn has failed, in the asker's language."""
         if not isinstance(error, CapError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)

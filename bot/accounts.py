@@ -1,0 +1,74 @@
+"""What is known of a turn, as operators are shown it."""
+
+from bot import tables
+from core.ledger import Account, Ruling
+from core.receipt import Receipt, ToolUse
+from core.sessions.history import TURNS
+
+
+def show(account: Account) -> None:
+    """Print all of it."""
+    facts = {
+        "turn": account.id,
+        "state": f"{account.state}{f' ({account.cancel})' if account.cancel else ''}",
+        "error": account.error,
+        "kind": f"{account.kind}{f' of {account.parent}' if account.parent else ''}",
+        "session": f"{account.session_id}, generation {account.generation}{' (started over since)' * account.is_reset}",
+        "asked by": ", ".join(sorted(account.askers)),
+        "messages": account.asked,
+        "attempts": account.attempt,
+        "worker": account.owner,
+        "begun": tables.moment(account.created_at),
+        "had waited": tables.span(account.waited),
+        "took": tables.span(account.seconds),
+        "model": account.model or "the default",
+        "tokens": ", ".join(f"{name} {count:,}" for name, count in account.usage.items() if count),
+        "answered again by": ", ".join(account.again),
+        **_receipt(account),
+    }
+    tables.show(f"Turn {account.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
+    if account.receipt is not None and account.receipt.tools:
+        columns = ["tool", "how it ended", "took", "arguments", "error"]
+        tables.show("Tools", columns, [_tool(use) for use in account.receipt.tools])
+    if rulings := [*account.led_by, *account.rulings]:
+        tables.show("Decisions", ["tool", "decision", "by", "at"], [_ruling(ruling) for ruling in rulings])
+
+
+def _receipt(account: Account) -> dict[str, object]:
+    receipt = account.receipt
+    if receipt is None:
+        return {"receipt": "none is kept" if account.finished_at is not None else "it has not ended"}
+    return {
+        "first word": tables.span(receipt.first_word),
+        "run": tables.span(receipt.seconds),
+        "history": _history(account, receipt),
+        "others' words": _others(receipt),
+        "files": "; ".join(f"{file.name}{f': not read, {file.why}' if file.why else ''}" for file in receipt.files),
+        "more tools": receipt.tools_hidden,
+    }
+
+
+def _history(account: Account, receipt: Receipt) -> str:
+    if (history := receipt.history) is None:
+        return ""
+    bounds = {"tokens": "there is no room in the budget", "turns": f"no more than {TURNS} turns are sent"}
+    cut = f"; {account.left_out:,} older messages left out: {bounds[history.bound]}" if history.bound else ""
+    return f"{history.messages} messages, {history.tokens:,} of {history.budget:,} tokens{cut}"
+
+
+def _others(receipt: Receipt) -> str:
+    others = receipt.others
+    if not (others.messages or others.left_out):
+        return ""
+    return f"{others.messages} messages, {others.tokens:,} tokens; {others.left_out} left out"
+
+
+def _tool(use: ToolUse) -> list[object]:
+    ended = f"{use.ended}{' (earlier attempt)' if use.is_earlier else ''}"
+    more = f" … {use.hidden} more characters" if use.hidden else ""
+    return [use.tool, ended, tables.span(use.seconds), f"{use.arguments}{more}", use.error]
+
+
+def _ruling(ruling: Ruling) -> list[object]:
+    at = tables.moment(ruling.decided_at) if ruling.decided_at else ""
+    return [ruling.tool, ruling.verdict or "open", ruling.decider, at]

@@ -1,0 +1,310 @@
+"""What operators do about a bot, whether it runs or not: on the database that the settings name.
+
+On SQLite, the process that runs holds the file, but keeps nobody from reading, or from asking for something in a short
+transaction: it looks for what was asked every few seconds.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from bot import accounts, logs, tables
+from bot import settings as configuration
+from bot.standing import findings, is_alive
+from core.again import Refused
+from core.conversations import Conversations
+from core.errors import ParleyError, StoreError
+from core.inbox import Inbox
+from core.lease import Lease
+from core.ledger import Account, Ledger
+from core.overview import TurnSeen, overview, sessions_seen, turns_seen
+from core.sessions.service import SessionService
+from core.states import ENDED, State
+from core.stopping import Stopped
+from core.store.database import Database
+from core.store.lock import holder
+from core.store.migrate import pending
+from core.tokens import TokenCounter
+from core.turn import Turn
+from core.turns import Turns
+from core.worker import Worker
+
+commands = typer.Typer()
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Limit = Annotated[int, typer.Option(min=1, help="No more than so many, the newest.")]
+Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait until a worker has done it.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="A turn: its id, or how it begins.")]
+
+#: What an id of a turn consists of.
+_ID = re.compile(r"[0-9a-f]{1,10}")
+
+#: How a span of time is written, and its seconds.
+_SPAN = re.compile(r"(?P<count>\d+(?:\.\d+)?)(?P<unit>[smhd])")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+#: How many turns are named where an id may mean several, and seconds between two looks at what becomes of one.
+_NAMED, _LOOK = 5, 0.3
+
+
+class UnknownIdError(ParleyError):
+    """There is no such turn, or there are several."""
+
+
+@commands.command()
+def status(as_json: Json = False) -> None:
+    """Show the workers, what runs and waits, and what is slow, stuck, deaf or failing; exit code 1 if anything is."""
+
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        seen, by = await overview(database), holder(database)
+        names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
+        wrong = list(findings(seen, holder=by, time_limit=settings.turn_seconds, platforms=names))
+        if as_json:
+            workers = [{**asdict(worker), "is_alive": is_alive(worker, by)} for worker in seen.workers]
+            tables.dump({**asdict(seen), "workers": workers, "findings": wrong, "is_well": not wrong})
+            return bool(wrong)
+        tables.show(
+            "Workers",
+            ["id", "state", "lease", "turns"],
+            [
+                [
+                    worker.id,
+                    "at work" if is_alive(worker, by) else "gone",
+                    f"process {by}" if worker.left is None and by else tables.span(worker.left),
+                    worker.turns,
+                ]
+                for worker in seen.workers
+            ],
+        )
+        tables.show(
+            "Running",
+            ["turn", "state", "since", "attempt", "worker", "session"],
+            [[t.id, t.state, tables.span(t.age), t.attempt, t.owner or "", t.session] for t in seen.running],
+        )
+        tables.show("Channels", ["name", "all heard until"], [[c.name, _ago(c.heard)] for c in seen.channels])
+        waiting = f"for up to {tables.span(seen.waiting.oldest)}" if seen.waiting.messages else ""
+        tables.say(f"Waiting: {seen.waiting.messages} messages {waiting}".rstrip(), f"To be decided: {seen.undecided}")
+        for finding in wrong:
+            tables.say(f"{finding.kind.upper():8} {finding.line}", f"         {finding.todo}")
+        if not wrong:
+            tables.say("All is well.")
+        return bool(wrong)
+
+    _run(work, "reading")
+
+
+@commands.command(name="turns")
+def list_turns(
+    *,
+    state: Annotated[State | None, typer.Option(help="Those that are at this.")] = None,
+    session: Annotated[str | None, typer.Option(help="How the id of the session begins.")] = None,
+    person: Annotated[str | None, typer.Option(help="The platform's id of who has asked.")] = None,
+    since: Annotated[str | None, typer.Option(help="2h, 30m, 7d, or a date: 2026-11-22, 2026-11-22T10:00.")] = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """List the newest turns."""
+    from_ = _moment(since) if since is not None else None
+
+    async def work(database: Database, _settings: configuration.Settings) -> int:
+        found = await turns_seen(database, limit=limit, state=state, session=session, person=person, since=from_)
+        if as_json:
+            tables.dump(found)
+            return 0
+        columns = ["turn", "state", "begun (UTC)", "took", "tokens", "asked by", "session", "error"]
+        rows = [[t.id, t.state, tables.moment(t.created_at), tables.span(t.took), t.tokens, *_whose(t)] for t in found]
+        tables.show("Turns", columns, rows)
+        return 0
+
+    _run(work, "reading turns")
+
+
+@commands.command(name="sessions")
+def list_sessions(
+    beginning: Annotated[str, typer.Option("--session", help="How the id of the session begins.")] = "",
+    person: Annotated[str | None, typer.Option(help="The platform's id of somebody who has spoken there.")] = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+) -> None:
+    """List the sessions that were spoken in last."""
+
+    async def work(database: Database, _settings: configuration.Settings) -> int:
+        found = await sessions_seen(database, limit=limit, beginning=beginning, person=person)
+        if as_json:
+            tables.dump(found)
+            return 0
+        columns = ["session", "spoken in (UTC)", "people", "messages", "model", "turn", "waiting"]
+        tables.show(
+            "Sessions",
+            columns,
+            [
+                [s.id, tables.moment(s.spoken_at), s.people, s.messages, s.model or "", s.running or "", s.waiting]
+                for s in found
+            ],
+        )
+        return 0
+
+    _run(work, "reading sessions")
+
+
+@commands.command()
+def why(turn: Id, as_json: Json = False) -> None:
+    """Show what a turn was made of, by its id, as an apology shows it, or by how that begins."""
+
+    async def work(database: Database, _settings: configuration.Settings) -> int:
+        account = await _account(database, turn)
+        if as_json:
+            tables.dump(account)
+        else:
+            accounts.show(account)
+        return 0
+
+    _run(work, "reading")
+
+
+@commands.command()
+def retry(turn: Id, wait: Wait = 10.0) -> None:
+    """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
+
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        account = await _account(database, turn)
+        inbox, _ = await _hands(database, settings, account)
+        done = await inbox.again(account.id, author=None, kind="retry")
+        if isinstance(done, Refused):
+            if account.state != "failed":
+                raise ParleyError(f"turn {account.id} is {account.state}: only what failed is tried again")
+            newer = f": `parley why {account.again[-1]}`" if account.again else ""
+            raise ParleyError(f"turn {account.id} was tried again before, or its conversation was started over{newer}")
+        return await _waited(database, account, wait, lambda now: bool(now.again), "is being tried again")
+
+    _run(work, "trying again")
+
+
+@commands.command()
+def cancel(turn: Id, wait: Wait = 10.0) -> None:
+    """Have a turn ended that has not ended, as the button does: what was said so far stays."""
+
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        account = await _account(database, turn)
+        _, conversations = await _hands(database, settings, account)
+        if await conversations.stop_turn(account.id, None) is not Stopped.DONE:
+            raise ParleyError(f"turn {account.id} is {account.state}: there is nothing to end")
+        return await _waited(database, account, wait, lambda now: now.state in ENDED, "is ended")
+
+    _run(work, "ending")
+
+
+def _run(work: Callable[[Database, configuration.Settings], Awaitable[int]], what: str) -> None:
+    """Do `work` on the database; its result is the exit code."""
+    settings = configuration.load()
+    logs.configure("ERROR")
+
+    async def main() -> int:
+        async with _opened(settings) as database:
+            return await work(database, settings)
+
+    with tables.progress(what):
+        code = asyncio.run(main())
+    raise typer.Exit(code=code)
+
+
+@asynccontextmanager
+async def _opened(settings: configuration.Settings) -> AsyncIterator[Database]:
+    """The database, as it is: nothing of it is made or migrated here.
+
+    Raises:
+        StoreError: it is not there, or of another version.
+    """
+    database = Database(settings.database, connections=3)
+    try:
+        if database.file is not None and not database.file.exists():
+            raise StoreError(f"{database.file}: there is no database yet; `parley run` makes it, or set DATABASE_URL")
+        if missing := await pending(database):
+            raise StoreError(f"DATABASE_URL: the database lacks {len(missing)} migrations: run `parley migrate`")
+        yield database
+    finally:
+        await database.aclose()
+
+
+async def _account(database: Database, given: str) -> Account:
+    """The turn that is meant.
+
+    Raises:
+        UnknownIdError: there is none, or there are several.
+    """
+    id_ = given.strip().strip("()`").removeprefix("turn").strip(" `").lower()
+    if not _ID.fullmatch(id_):
+        raise UnknownIdError(
+            f"{tables.plain(given)[:40]!r} is no id of a turn: it has up to 10 of 0-9 and a-f, as an apology shows it; "
+            "`parley turns` lists them"
+        )
+    ledger = Ledger(database)
+    found = await ledger.matching(id_, _NAMED)
+    if len(found) > 1 and id_ not in found:
+        raise UnknownIdError(f"several turns begin with {id_}: {', '.join(found)}; write more of it")
+    account = await ledger.account(id_ if id_ in found else found[0]) if found else None
+    if account is None:
+        raise UnknownIdError(
+            f"there is no turn {id_}: `parley turns` lists those that there are; they are kept for TURNS_KEPT_DAYS days"
+        )
+    return account
+
+
+async def _hands(database: Database, settings: configuration.Settings, account: Account) -> tuple[Inbox, Conversations]:
+    """What buttons go through, for one who runs no turns himself."""
+    turns = Turns(database, Lease(database))
+    worker = Worker(turns, _never)
+    counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
+    inbox = Inbox(database, SessionService(database, counter), turns, worker, app=account.app)
+    return inbox, Conversations(database, turns, worker, app=account.app, models=(settings.model,), budget=0)
+
+
+async def _never(turn: Turn) -> None:
+    raise AssertionError(f"turn {turn.id} is not for an operator to run")
+
+
+async def _waited(
+    database: Database, account: Account, seconds: float, is_done: Callable[[Account], bool], what: str
+) -> int:
+    """Wait until a worker has done what was asked for."""
+    ledger, until = Ledger(database), time.monotonic() + seconds
+    seen = await overview(database)
+    works = any(is_alive(worker, holder(database)) for worker in seen.workers)
+    while works:
+        now = await ledger.account(account.id)
+        if now is not None and is_done(now):
+            newest = now.again[-1] if now.again else now.id
+            tables.say(f"turn {now.id} {what}: `parley why {newest}`")
+            return 0
+        if time.monotonic() >= until:
+            break
+        await asyncio.sleep(_LOOK)
+    who = "a worker does it as soon as it can" if works else "no worker is at work: it is done when one is"
+    tables.say(f"turn {account.id}: it is asked for; {who}")
+    return 0
+
+
+def _whose(turn: TurnSeen) -> list[str]:
+    return [", ".join(turn.askers), turn.session, turn.error or ""]
+
+
+def _ago(seconds: float | None) -> str:
+    return "not known" if seconds is None else f"{tables.span(max(0.0, seconds))} ago"
+
+
+def _moment(written: str) -> float:
+    """Seconds since the epoch."""
+    if (found := _SPAN.fullmatch(written.strip())) is not None:
+        return time.time() - float(found["count"]) * _UNITS[found["unit"]]
+    try:
+        at = datetime.fromisoformat(written.strip())
+    except ValueError:
+        raise typer.BadParameter("it is a span (30m, 2h, 7d) or a date (2026-11-22)", param_hint="--since") from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,104 @@
+"""Several agents behind one bot, on both platforms."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from channels import words
+from sandbox.models import Asked, Call, Say, Turn
+from tests.acceptance.conftest import Start
+from tests.acceptance.platforms import Platform
+
+FILE = """
+default = "desk"
+[agents.desk]
+instruction = "You are the desk."
+[agents.weather]
+agent = "sky"
+description = "Knows the weather."
+choose = true
+[agents.payroll]
+instruction = "You are payroll."
+"""
+
+SKY = """
+from google.adk.agents import LlmAgent
+
+async def look_out(tool_context) -> str:
+    tool_context.state["app:looked"] = True
+    return "It rains."
+
+root_agent = LlmAgent(name="sky", instruction="You are the sky.", tools=[look_out])
+"""
+
+
+def answer(asked: Asked) -> Turn:
+    """Says who is asked, and what of the others' words he sees."""
+    said = json.dumps(asked.body["messages"])
+    who = next(name for name in ("the desk", "the sky", "payroll") if f"You are {name}." in said)
+    if who == "the sky" and not asked.results:
+        return Call("look_out", {}, id=f"c{len(said)}")
+    seen = [other for other in ("the desk", "the sky", "payroll") if f"I am {other}" in said]
+    return Say(f"I am {who}, and heard {', '.join(seen) or 'nobody'}.")
+
+
+async def test_people_choose_who_answers_and_a_place_has_its_own(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "sky").mkdir()
+    (tmp_path / "sky" / "agent.py").write_text(SKY)
+    (tmp_path / "agents.toml").write_text(FILE)
+    bot = await start()
+    bot.answer = answer
+
+    async def scenario(platform: Platform) -> None:
+        say = words.ENGLISH
+        talk = platform.talk()
+        await bot.ask(platform, talk, "Who is it?", "I am the desk, and heard nobody.")
+        await talk.say("agent")
+        told = await bot.reply(platform, talk, lambda text: "`desk`" in text)
+        assert "`weather`: Knows the weather." in told.text
+        assert "payroll" not in told.text
+        await bot.ask(platform, talk, "agent weather", say(words.AGENT_CHOSEN, agent="weather"))
+        await bot.ask(platform, talk, "Who is it?", "I am the sky, and heard the desk.")
+        await bot.ask(platform, talk, "And now?", "I am the sky, and heard the desk, the sky.")
+        await talk.say("status")
+        await bot.reply(platform, talk, lambda text: "Agent: `weather`" in text)
+        for wrong in ("payroll", "../sky", "nobody"):
+            await talk.say(f"agent {wrong}")
+            await bot.reply(platform, talk, lambda text, wrong=wrong: f"No agent `{wrong}`" in text)  # type: ignore[misc]
+        await bot.ask(platform, talk, "agent desk", say(words.AGENT_CHOSEN, agent="desk"))
+        await bot.ask(platform, talk, "Who is it?", "I am the desk, and heard the desk, the sky.")
+        await talk.say("export")
+        await platform.wait_for(lambda: "## sky (weather), " in exported(platform))
+        assert "## desk, " in exported(platform)
+
+    await bot.everywhere(scenario)
+    assert await bot.program.end() == 0
+    places = "".join(f'{place(platform)} = "payroll"\n' for platform in bot.platforms)
+    (tmp_path / "agents.toml").write_text(FILE + f"choose = []\n[places]\n{places}")
+    await bot.start()
+
+    async def place_has_its_own(platform: Platform) -> None:
+        await bot.ask(platform, platform.talk(), "Who is it?", "I am payroll, and heard nobody.")
+
+    await bot.everywhere(place_has_its_own)
+    assert await bot.program.end() == 0
+    assert "Traceback" not in bot.program.log
+
+
+def exported(platform: Platform) -> str:
+    """The newest transcript."""
+    sandbox: Any = getattr(platform, "sandbox", None)
+    if platform.name == "slack":
+        files = [
+            file.data for channel in sandbox.channels.values() for m in sandbox.messages(channel) for file in m.files
+        ]
+    else:
+        places = sandbox.channels.values()
+        files = [file.data for one in places for m in sandbox.messages(one) for file in m.content.attachments]
+    return files[-1].decode() if files else ""
+
+
+def place(platform: Platform) -> str:
+    """The widest: a workspace, or a server."""
+    sandbox = getattr(platform, "sandbox", None)
+    return str(sandbox.team_id if platform.name == "slack" else sandbox.guild_id)  # type: ignore[union-attr]

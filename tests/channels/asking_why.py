@@ -1,0 +1,43 @@
+"""The ways in which people ask why, on either platform: each tells the asker, and nobody else."""
+
+from typing import Any
+
+from channels import words
+from channels.slack.shortcuts import WHY
+from tests.channels.benches import SlackTalk, Talk
+
+
+async def by_button(talk: Talk, user: str = "ada", *, button: str | None = None) -> str:
+    """What somebody is told who presses the button; or one that he has made up."""
+    if button is None:
+        before = len(talk.whispers(user))
+        await talk.press(words.WHY, user=user)
+        await talk.sandbox.wait_for(lambda: len(talk.whispers(user)) > before)
+        return talk.whispers(user)[-1]
+    told: str = await talk.bot.channel._intake.press(button, author=str(talk.sandbox.people[user].id), locale="en")
+    return told
+
+
+async def by_command(talk: Any, user: str = "ada", turn: str = "") -> str:
+    if isinstance(talk, SlackTalk):
+        seen = await talk.sandbox.command(user, talk.channel, "/why", turn)
+        await talk.sandbox.wait_for(lambda: seen)
+        assert seen[0].ephemeral_to == talk.sandbox.people[user].id
+    else:
+        seen = await talk.sandbox.command(user, talk.place, "/why", **({"turn": turn} if turn else {}))
+        await talk.sandbox.wait_for(lambda: seen and not seen[0].loading)
+        assert seen[0].ephemeral_to is talk.sandbox.people[user]
+    return str(seen[0].text)
+
+
+async def by_menu(talk: Any, message: Any, user: str = "ada") -> str:
+    """What somebody is told who asks it of a message."""
+    if isinstance(talk, SlackTalk):
+        before = len(talk.whispers(user))
+        assert await talk.sandbox.shortcut(user, message, WHY)
+        await talk.sandbox.wait_for(lambda: len(talk.whispers(user)) > before)
+        return talk.whispers(user)[-1]
+    (seen,) = await talk.sandbox.choose(user, message, words.WHY_THIS)
+    await talk.sandbox.wait_for(lambda: not seen.loading)
+    assert seen.ephemeral_to is talk.sandbox.people[user]
+    return str(seen.text)

