@@ -49,12 +49,9 @@ _MOST_NAMED = 100
 #: Those that go by something behind them.
 _WITH_ARGUMENT: frozenset[Name] = WITH_NAME | {"why"}
 
-#: Those whose answer is for who asks alone. In a message they are commands only with a sign before them, since they are
-#: words that people say, and the answer there is no more than how to ask.
-PRIVATE: frozenset[Name] = frozenset({"why"})
-
-#: Those whose answers are for one alone: not to be said in a message, which all see.
-_PRIVATE: frozenset[Name] = frozenset({"usage"})
+#: Those whose answer is for who asks alone, and what is said where all see it. In a message they are commands only with
+#: a sign before them, since they are words that people say, and the answer there is no more than how to ask.
+PRIVATE: Mapping[Name, str] = {"why": words.WHY_PRIVATELY, "usage": words.USAGE_PRIVATELY}
 
 _COMMAND = re.compile(rf"[/!]?(?P<name>{'|'.join(get_args(Name))})(?:\s+(?P<argument>[^\s?]+))?[.!]*", re.IGNORECASE)
 
@@ -288,7 +285,7 @@ def command_in(text: str) -> tuple[Name, str] | None:
     """The command that a message consists of, and what stands behind it; nothing if it is something else."""
     found = _COMMAND.fullmatch(text.strip())
     name = next((name for name in COMMANDS if found and name == found["name"].lower()), None)
-    if found is None or name is None or name in _PRIVATE or (found["argument"] and name not in _WITH_ARGUMENT):
+    if found is None or name is None or (found["argument"] and name not in _WITH_ARGUMENT):
         return None
     if name in PRIVATE and not text.strip().startswith(("/", "!")):
         return None

@@ -49,6 +49,9 @@ class Turn:
     cancel: str | None = None
     meter: Meter = field(default_factory=Meter, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        self.meter.turn = self.id
+
     @property
     def inbound(self) -> Inbound:
         """The newest of its messages: the one that the reply answers."""
