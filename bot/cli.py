@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from bot import app, check, logs, operator, sandbox
+from bot import app, check, keeping, logs, operator, sandbox
 from bot import manifest as manifests
 from bot import settings as configuration
 from bot import usage as usages
@@ -29,6 +29,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+cli.add_typer(keeping.app)
 cli.add_typer(operator.commands)
 
 #: Seconds that the threads of tools have to return when all else has ended.

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import TurnLostError
+from core.errors import SessionResetError, TurnLostError
 from core.store.schema import sessions, turns
 from core.store.statement import Statement
 
@@ -80,6 +80,26 @@ def fenced(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[An
 def kept_usage() -> sa.ColumnElement[Any]:
     """What a turn has used, by the parameter `new_usage`; if it is null, what is kept of it already."""
     return sa.func.coalesce(sa.bindparam("new_usage", type_=turns.c.usage.type), turns.c.usage)
+
+
+async def hold(connection: AsyncConnection, session: str, generation: int, fence: Fence | None, **how: Any) -> None:
+    """Keep a reset of the session out until the transaction ends, and who would take the turn.
+
+    Args:
+        how: for the lock, as `with_for_update` has it.
+
+    Raises:
+        SessionResetError: the session is of another generation.
+        TurnLostError: another worker has the turn.
+    """
+    lives = sa.select(sessions.c.id).where(sessions.c.id == session, sessions.c.generation == generation)
+    if fence is not None:
+        lives = fenced(lives, fence.is_own)
+    if (await connection.execute(lives.with_for_update(**how))).first() is not None:
+        return
+    if fence is not None:
+        await fence.check(connection)
+    raise SessionResetError.of(session, generation)
 
 
 def writes_own(

@@ -48,6 +48,10 @@ class Accepted(Enum):
     KNOWN = auto()
 
 
+#: What became of the wish to have a message answered once more.
+Became = tuple[Accepted, Inbound] | Refused | Limited
+
+
 class Inbox:
     """The `inbox` table: each message once, whatever path and however often it comes.
 
@@ -80,8 +84,7 @@ class Inbox:
         self._pauses = pauses
 
     async def accept(self, inbound: Inbound) -> Accepted | Limited:
-        """Keep a message that asks for an answer; a second delivery changes nothing. Of one that is too many, it is
-        kept that there was one.
+        """Keep a message that asks for an answer; of one too many, that there was one. It may be delivered again.
 
         Raises:
             StoreError: it could not be kept, so the platform must not be told that it was received.
@@ -132,9 +135,7 @@ class Inbox:
             return Accepted.KNOWN
         return Accepted.WAITS if rows[0][0] else Accepted.NEXT
 
-    async def again(
-        self, turn_id: str, *, author: str | None, kind: Again
-    ) -> tuple[Accepted, Inbound] | Refused | Limited:
+    async def again(self, turn_id: str, *, author: str | None, kind: Again) -> Became:
         """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
         only where nothing was said since. However often and in whichever ways that is asked of a turn, it is done once.
 
@@ -150,9 +151,8 @@ class Inbox:
             StoreError: it could not be kept, however often that was tried.
         """
 
-        async def work(connection: AsyncConnection) -> tuple[tuple[Accepted, Inbound] | Refused | Limited, str | None]:
-            until = await self._spent_until(connection, turn_id, author) if self._rates and author else None
-            if until is not None:
+        async def work(connection: AsyncConnection) -> tuple[Became, str | None]:
+            if author and self._rates and (until := await self._spent_until(connection, turn_id, author)) is not None:
                 return Limited(until), None
             message = await wanted(connection, turn_id, author=author, kind=kind)
             if isinstance(message, Refused):

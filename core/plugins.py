@@ -70,15 +70,16 @@ class GuardPlugin(BasePlugin):
         if isinstance(tool, TransferToAgentTool):
             return _wrong_agent(tool, tool_args)
         call = self._call(tool, tool_args, tool_context)
-        if self._journal is None or call is None or await _asks_first(tool, tool_args, tool_context):
+        asks = await _asks_first(tool, tool_args, tool_context)
+        if asks and not isinstance(tool_context.session, StoredSession):
+            return _cannot_ask(tool)
+        if self._journal is None or call is None or asks:
             return None
         entry = await self._journal.begin(call)
-        if entry is None:
-            return None
-        if (is_idempotent(tool) and not entry.ended) or _is_decided(entry, tool_context):
+        if entry is not None and ((is_idempotent(tool) and not entry.ended) or _is_decided(entry, tool_context)):
             await self._journal.begin_again(call)
-            return None
-        return _Recorded.of(entry, tool, tool_context)
+            entry = None
+        return None if entry is None else _Recorded.of(entry, tool, tool_context)
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
@@ -88,6 +89,9 @@ class GuardPlugin(BasePlugin):
             run.stopwatch.end(tool_context.function_call_id or tool.name)
         if isinstance(result, _Recorded):
             return None
+        if tool_context.actions.requested_tool_confirmations and not isinstance(tool_context.session, StoredSession):
+            tool_context.actions.requested_tool_confirmations.clear()
+            return _cannot_ask(tool)
         if isinstance(tool, ToolAdapter):
             rule_on(tool_context, tool.approvers, always=tool.always)
         call = self._call(tool, tool_args, tool_context)
@@ -151,6 +155,14 @@ class _Recorded(dict[str, Any]):
         if entry.result is None and tool.is_long_running:  # its answer is yet to come, and nothing is what it said
             return cls()
         return cls(result=entry.result)
+
+
+def _cannot_ask(tool: BaseTool) -> dict[str, Any]:
+    """For an agent that is run as a tool of another, in a session that nobody keeps: ADK could not go on with it."""
+    return {
+        "error": f"{tool.name} was not called: a person would have to be asked first, and cannot be, since this agent "
+        "is run as a tool of another one. Say that it was not done, and why."
+    }
 
 
 async def _asks_first(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:

@@ -1,4 +1,4 @@
-"""What a process does before its first run, so that nobody waits for it."""
+"""A run that nobody waits for, before there are those that somebody does."""
 
 import importlib
 import sys

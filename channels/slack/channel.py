@@ -1,6 +1,7 @@
 """Slack, through slack-bolt: in Socket Mode or by HTTP, in one workspace or in several."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from channels.door import Admission
 from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Call, Intake
+from channels.seal import Seal
 from channels.slack import events
 from channels.slack.api import SlackApi
 from channels.slack.around import Surroundings
@@ -49,6 +51,7 @@ from channels.slack.visits import Visits
 from channels.slack.workspaces import Workspaces
 from core import visitors
 from core.background import Background
+from core.errands import Errand
 from core.errors import SettingsError, StoreError
 from core.inbound import Attachment, Inbound
 from core.places import Places
@@ -67,6 +70,9 @@ CONNECT_TIMEOUT = 30.0
 
 #: Seconds that a mention waits for the other event of its message, which has the files.
 FILES_SECONDS = 1.0
+
+#: Seconds that keeping what somebody does may take before Slack is told that it is being done.
+KEEP_SECONDS = 1.5
 
 #: Seconds that a stop waits for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
@@ -125,6 +131,8 @@ class SlackChannel:
             keys = {"client_id": settings.client_id, "client_secret": settings.client_secret}
             self.routes += Installing(self._client, self._workspaces, vault, **keys).routes
         self._line = self._line_of(settings)
+        self._seal = Seal(settings.bot_token or settings.client_secret)
+        self._taking_up: asyncio.Task[None] | None = None
 
     def _line_of(self, settings: SlackSettings) -> Sockets | Requests:
         """How Slack reaches the app."""
@@ -150,8 +158,12 @@ class SlackChannel:
                 "can this machine reach wss:// addresses?"
             ) from error
         await self._gaps.start()
+        self._taking_up = asyncio.create_task(self._desk.errands.watch(NAME, self._again), name="slack errands")
 
     async def stop(self) -> None:
+        if self._taking_up is not None:
+            self._taking_up.cancel()
+            await asyncio.wait([self._taking_up])
         await self._line.close()
         await self._intake.settle(SETTLE_TIMEOUT)
         await self._gaps.stop()
@@ -216,8 +228,16 @@ class SlackChannel:
         """
         if body.get("type") == "url_verification":
             return await next()
-        if (deed := self._deed(body)) is not None:  # Slack: it waits for 3 seconds, and does not deliver it again
-            self._intake.run(self._do(body, deed), name=str(body.get("type") or body.get("command")))
+        if self._deed(body) is not None:  # Slack: it waits for 3 seconds, and does not deliver it again
+            errand = Errand(f"{NAME}:{_key_of(body)}", {"body": self._seal.close(json.dumps(body))})
+            try:
+                async with asyncio.timeout(KEEP_SECONDS):
+                    is_new = await self._desk.errands.keep(NAME, errand)
+            except (StoreError, TimeoutError) as error:
+                log.warning("what somebody does is not kept until it is done: %s", traced(error))
+                is_new = True
+            if is_new:
+                self._intake.run(self._do(errand, body), name=str(body.get("type") or body.get("command")))
             return BoltResponse(status=200)
         try:
             if body.get("type") == "event_callback" and await self._is_installed(team_of(body)):
@@ -226,6 +246,21 @@ class SlackChannel:
             log.error("an event could not be taken: %s", traced(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
+
+    async def _do(self, errand: Errand, body: Mapping[str, Any]) -> None:
+        """Do what somebody has asked for; what is broken off before it is done is left to another worker."""
+        try:
+            if (deed := self._deed(body)) is not None:
+                await self._do_for(Visitor.of_deed(body), body, deed)
+        except Exception:
+            await self._desk.errands.done(errand)
+            raise
+        await self._desk.errands.done(errand)
+
+    async def _again(self, errand: Errand) -> None:
+        """Do what a worker has left undone who is gone."""
+        body = self._seal.open(str(errand.what["body"]))
+        await self._do(errand, json.loads(body) if body else {})
 
     async def _is_installed(self, team: str) -> bool:
         """Whether a workspace is one of those in which the app is installed.
@@ -238,9 +273,8 @@ class SlackChannel:
         log.warning("the app is not installed in workspace %s: what is said there is left", team)
         return False
 
-    async def _do(self, body: Mapping[str, Any], deed: Deed) -> None:
-        """Do what somebody has done, if he may."""
-        somebody = Visitor.of_deed(body)
+    async def _do_for(self, somebody: Visitor, body: Mapping[str, Any], deed: Deed) -> None:
+        """Do what somebody has asked for, if he may."""
         with suppress(StoreError):  # he will be told why it is not done
             if not await self._is_installed(somebody.team):
                 return
@@ -363,6 +397,11 @@ class SlackChannel:
 
     def _surface_of(self, inbound: Inbound) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)
+
+
+def _key_of(body: Mapping[str, Any]) -> str:
+    """What tells one thing that somebody does from all others."""
+    return str((body.get("view") or {}).get("id") if body.get("type") == "view_submission" else body.get("trigger_id"))
 
 
 async def _nobody(*_: object, **__: object) -> AuthorizeResult:

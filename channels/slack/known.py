@@ -38,9 +38,7 @@ async def unknown(settings: SlackSettings, rules: Iterable[str]) -> list[str]:
         except SlackApiError as error:
             if error.response.get("error") != "missing_scope":
                 raise SettingsError(f"SLACK_API_URL: Slack does not say whether it knows {rule}; try again.") from error
-            lines.append(
-                f"to know who is in {rule}, the app needs the scope usergroups:read: add it, and install it again"
-            )
+            lines.append(f"to know who is in {rule}, add the scope usergroups:read to the app, and install it again")
             break
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             said = f"cannot be reached ({type(error).__name__})"

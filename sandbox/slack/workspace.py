@@ -227,6 +227,7 @@ class Workspace:
         self._last_ts = 0
         self.name = name
         self.team_id = new_id("T")
+        self.enterprise_id: str | None = None
         self.app_id = app_id
         self.bot_id = new_id("B")
         self.bot = User(new_id("U"), "parley", "Parley", is_bot=True)

@@ -24,6 +24,7 @@ from core.approvals import ASKER, Approvals
 from core.artifacts import Artifacts
 from core.caps import Caps, Limits
 from core.conversations import Conversations, Follow
+from core.errands import Errands
 from core.errors import StoreError
 from core.feedback import Feedback
 from core.inbox import Inbox
@@ -171,6 +172,7 @@ async def core_of(
             answerer.reshow,
             approvals,
             answerer.reask,
+            Errands(database, turns._lease),
             Ledger(database),
             Refusals(database),
             books,

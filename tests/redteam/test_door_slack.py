@@ -8,10 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from channels import words
-from channels.context import END
 from channels.door import Rules
 from channels.slack.shortcuts import ASK, QUESTION
 from core.errors import StoreError
+from core.frames import END
 from core.rates import Rate, Rates
 from core.store.schema import metadata
 from sandbox.slack import SlackSandbox
