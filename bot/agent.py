@@ -57,6 +57,7 @@ def make_choice(settings: Settings) -> Choice:
         settings.models,
         settings.endpoints,
         is_needed=not settings.agent and settings.several is None,
+        fallbacks=settings.model_fallbacks,
         idle_seconds=settings.model_idle_seconds,
     )
 

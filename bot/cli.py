@@ -15,7 +15,9 @@ import typer
 from bot import app, check, keeping, logs, operator, sandbox
 from bot import manifest as manifests
 from bot import settings as configuration
+from bot import usage as usages
 from core.errors import ParleyError, SettingsError
+from core.spending import By
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate as apply_migrations
@@ -91,6 +93,21 @@ def migrate() -> None:
 def manifest(platform: manifests.Platform) -> None:
     """Print what a platform is to be asked for: the manifest that Slack's app is made from, or Discord's invitation."""
     _say(manifests.manifest(platform, configuration.load()))
+
+
+@cli.command()
+def usage(
+    by: Annotated[By, typer.Option(help="For each of which it is told.")] = "person",
+    since: Annotated[str, typer.Option(help="From this day on (UTC); by default, the first of this month.")] = "",
+    until: Annotated[str, typer.Option(help="To this day.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Print what the models have cost, by person, place, model or day."""
+
+    async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
+        _say(await usages.usage(settings, by, since=since, until=until, as_json=as_json))
+
+    _run(work, configuration.load())
 
 
 @cli.command()

@@ -180,7 +180,7 @@ class Intake:
         # what is noted is not done when it comes again: if it cannot be done, that is to be told now
         do = self.commands.attempt if is_kept_by_itself else self.commands.run
         if name in PRIVATE:
-            said = Said(words.of(asker.locale)(words.WHY_PRIVATELY))
+            said = Said(words.of(asker.locale)(PRIVATE[name]))
         else:
             said = await do(name, argument, asker)
         if not said.is_seen:

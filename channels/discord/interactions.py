@@ -113,13 +113,15 @@ class Interactions:
         if self._work.is_ending:
             return
         with self._work.under_way():
-            refusal, errand = (await self._seen(interaction)).refusal, None
+            seen, errand = await self._seen(interaction), None
+            refusal = seen.refusal
             if command is not None and not refusal:
                 errand, is_new = await self._kept(interaction, *command)
                 if not is_new:  # another connection has told of it as well
                     return
             await self._answers.acknowledge(interaction, ephemeral=True)
-            said = Said(refusal) if refusal else await do(self._asker(interaction))
+            asker = None if refusal else replace(self._asker(interaction), visitor=seen.visitor)
+            said = Said(refusal) if asker is None else await do(asker)
             await self._answer(interaction, said)
             if errand is not None:
                 await self._errands.done(errand)
