@@ -22,12 +22,13 @@ from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.merging import Merging
 from core.models.provider import NOTHING, Done, Provider, ProviderEvent, Request, Takes, Text
-from core.runtime import AgentRuntime, warm_up
+from core.runtime import AgentRuntime
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
+from core.warming import warm_up
 from core.worker import Worker
 
 STREAMS = 200

@@ -1,7 +1,7 @@
 """What is known of a turn, as operators are shown it."""
 
 from bot import tables
-from core.ledger import Account, Ruling
+from core.ledger import Account, Called, Ruling
 from core.receipt import Receipt, ToolUse
 from core.sessions.history import TURNS
 
@@ -18,7 +18,7 @@ def show(account: Account) -> None:
         "messages": account.asked,
         "attempts": account.attempt,
         "worker": account.owner,
-        "begun": tables.moment(account.created_at),
+        "begun (UTC)": tables.short(account.created_at),
         "had waited": tables.span(account.waited),
         "took": tables.span(account.seconds),
         "model": account.model or "the default",
@@ -27,6 +27,9 @@ def show(account: Account) -> None:
         **_receipt(account),
     }
     tables.show(f"Turn {account.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
+    if account.calls:
+        columns = ["model", "in place of", "took", "read", "cached", "written", "thought", "error"]
+        tables.show("Models", columns, [_call(call) for call in account.calls])
     if account.receipt is not None and account.receipt.tools:
         columns = ["tool", "how it ended", "took", "arguments", "error"]
         tables.show("Tools", columns, [_tool(use) for use in account.receipt.tools])
@@ -63,6 +66,11 @@ def _others(receipt: Receipt) -> str:
     return f"{others.messages} messages, {others.tokens:,} tokens; {others.left_out} left out"
 
 
+def _call(call: Called) -> list[object]:
+    took = tables.span(call.seconds) if call.seconds else ""
+    return [call.model, call.instead_of, took, call.input, call.cached, call.output, call.thinking, call.error]
+
+
 def _tool(use: ToolUse) -> list[object]:
     ended = f"{use.ended}{' (earlier attempt)' if use.is_earlier else ''}"
     more = f" … {use.hidden} more characters" if use.hidden else ""
@@ -70,5 +78,5 @@ def _tool(use: ToolUse) -> list[object]:
 
 
 def _ruling(ruling: Ruling) -> list[object]:
-    at = tables.moment(ruling.decided_at) if ruling.decided_at else ""
+    at = tables.short(ruling.decided_at) if ruling.decided_at else ""
     return [ruling.tool, ruling.verdict or "open", ruling.decider, at]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 from google.adk.apps import App
+from google.adk.models import BaseLlm
 from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
@@ -23,6 +24,7 @@ from core.mcp import load_servers
 from core.models.adapter import ModelAdapter
 from core.models.choice import Choice
 from core.models.registry import register
+from core.summarizer import Model
 from core.tools import load_tools
 
 
@@ -118,6 +120,29 @@ def _built_in(
     if file.name and (file.exists() or is_asked_for):
         tools += load_servers(file, dotenv_values(".env"))
     return make_app(config, model=choice.adapter(table.model or choice.default), tools=tools, plugins=plugins)
+
+
+def summing(settings: Settings, crew: Crew, choice: Choice) -> Model:
+    """What gives the model that sums up a conversation: `SUMMARY_MODEL`, or the one that answers there; where an agent
+    asks none, the default.
+
+    Raises:
+        SettingsError: there is no such model.
+    """
+    if settings.summary_model:
+        try:
+            own = choice.adapter(settings.summary_model)
+        except SettingsError as error:
+            raise SettingsError(*(f"SUMMARY_MODEL: {fault}" for fault in error.faults)) from None
+        return lambda _agent, _chosen: (own, settings.summary_model)
+
+    def model(agent: str, chosen: str | None) -> tuple[BaseLlm, str]:
+        app = crew.apps.get(agent) or crew.apps[crew.agents.default]
+        asked = next((each.canonical_model for each in agents_in(app)), None) or choice.adapter(choice.default)
+        is_offered = isinstance(asked, ModelAdapter) and not asked.is_fixed and chosen in asked.offered
+        return asked, chosen if chosen is not None and is_offered else asked.model
+
+    return model
 
 
 def models(app: App, choice: Choice) -> tuple[str, ...]:

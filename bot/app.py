@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp.web import AbstractRouteDef
 from google.adk.apps import App
 
-from bot.agent import Crew, make_choice, make_crew
+from bot.agent import Crew, make_choice, make_crew, summing
 from bot.health import Health
 from bot.server import serving
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
@@ -23,7 +23,9 @@ from channels.slack.channel import SlackChannel
 from core import garbage
 from core.approvals import Approvals
 from core.artifacts import Artifacts
+from core.compaction import Compaction
 from core.conversations import Conversations
+from core.errands import Errands
 from core.errors import SettingsError, StoreError
 from core.feedback import Feedback
 from core.inbox import Inbox
@@ -31,10 +33,12 @@ from core.journal import Journal
 from core.leadership import Leadership
 from core.lease import Lease
 from core.ledger import Ledger
+from core.memories import Memories
 from core.places import Places
 from core.pruning import Pruning
 from core.refusals import Refusals
-from core.runtime import AgentRuntime, warm_up
+from core.retention import Retention
+from core.runtime import AgentRuntime
 from core.secrets import traced
 from core.sessions.adoption import adopt
 from core.sessions.service import SessionService
@@ -42,9 +46,11 @@ from core.shares import Shares, Uses
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, pending, verify
+from core.summarizer import Summarizer
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
 from core.vault import Vault
+from core.warming import warm_up
 from core.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -100,6 +106,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)
         await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
+        retention = Retention(database, days=settings.retention_days)
+        await stack.enter_async_context(_beside(retention.run(), name="retention"))
         if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
@@ -111,11 +119,15 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         turns, channels = Turns(database, lease, agents=crew.agents), dict[str, Channel]()
 
         async def answer(turn: Turn) -> None:
-            await answerer.answer(turn)
+            await compaction.beside(turn, answerer.answer)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         sessions = SessionService(database, counter)
         inbox = Inbox(database, sessions, turns, worker, app=home, rates=settings.rates)
+        summarizer = Summarizer(summing(settings, crew, choice), counter)
+        sent = settings.history_tokens if settings.summaries else None
+        compaction = Compaction(database, turns, lease, summarizer, wake=worker.wake, budget=sent)
+        stack.push_async_callback(compaction.aclose)
         conversations = Conversations(
             database,
             turns,
@@ -148,22 +160,13 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             answerer.reshow,
             approvals,
             answerer.reask,
+            Errands(database, lease),
             Ledger(database),
             Refusals(database),
             door,
             settings.follow,
         )
-        places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
-        if settings.slack is not None:
-            vault = Vault(database, settings.vault_key) if settings.vault_key else None
-            slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds, vault)
-            stack.push_async_callback(slack.aclose)
-            routes += slack.routes
-        if settings.discord is not None:
-            discord = channels[DiscordChannel.name] = DiscordChannel(
-                settings.discord, desk, places, bounds, Leadership(database, lease, DiscordChannel.name)
-            )
-            stack.push_async_callback(discord.aclose)
+        routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
         if not channels:
             raise SettingsError(NO_TOKENS)
         await stack.enter_async_context(_beside(approvals.watch(answerer.reask), name="approvals"))
@@ -173,10 +176,36 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         yield channels, worker, Health(channels.values(), database)
 
 
+def _open(
+    channels: dict[str, Channel],
+    settings: Settings,
+    desk: Desk,
+    database: Database,
+    *,
+    lease: Lease,
+    stack: AsyncExitStack,
+) -> list[AbstractRouteDef]:
+    """Make the channels that have their tokens, to be closed with `stack`; what is to be served for them."""
+    places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
+    if settings.slack is not None:
+        vault = Vault(database, settings.vault_key) if settings.vault_key else None
+        slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds, vault)
+        stack.push_async_callback(slack.aclose)
+        routes += slack.routes
+    if settings.discord is not None:
+        discord = channels[DiscordChannel.name] = DiscordChannel(
+            settings.discord, desk, places, bounds, Leadership(database, lease, DiscordChannel.name)
+        )
+        stack.push_async_callback(discord.aclose)
+    return routes
+
+
 def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, settings: Settings) -> AgentRuntime:
     root = app.root_agent.name if app.root_agent else ""
     sessions = SessionService(database, counter, budget=settings.history_tokens, agent=root, home=crew.agents.default)
-    return AgentRuntime(app, sessions, artifacts=Artifacts(database), lines=crew.lines.get(app.name, {}))
+    return AgentRuntime(
+        app, sessions, artifacts=Artifacts(database), memory=Memories(database), lines=crew.lines.get(app.name, {})
+    )
 
 
 @asynccontextmanager

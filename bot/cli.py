@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from bot import app, check, logs, operator, sandbox
+from bot import app, check, keeping, logs, operator, sandbox
 from bot import manifest as manifests
 from bot import settings as configuration
 from core.errors import ParleyError, SettingsError
@@ -26,6 +26,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+cli.add_typer(keeping.app)
 cli.add_typer(operator.commands)
 
 #: Seconds that the threads of tools have to return when all else has ended.

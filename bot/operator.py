@@ -118,7 +118,7 @@ def list_turns(
             tables.dump(found)
             return 0
         columns = ["turn", "state", "begun (UTC)", "took", "tokens", "asked by", "session", "error"]
-        rows = [[t.id, t.state, tables.moment(t.created_at), tables.span(t.took), t.tokens, *_whose(t)] for t in found]
+        rows = [[t.id, t.state, tables.short(t.created_at), tables.span(t.took), t.tokens, *_whose(t)] for t in found]
         tables.show("Turns", columns, rows)
         return 0
 
@@ -144,7 +144,7 @@ def list_sessions(
             "Sessions",
             columns,
             [
-                [s.id, tables.moment(s.spoken_at), s.people, s.messages, s.model or "", s.running or "", s.waiting]
+                [s.id, tables.short(s.spoken_at), s.people, s.messages, s.model or "", s.running or "", s.waiting]
                 for s in found
             ],
         )

@@ -75,19 +75,19 @@ def findings(seen: Overview, *, holder: str | None, time_limit: float, platforms
         yield Finding("dead", "workers", "no worker is at work", start)
     for worker in seen.workers:
         if worker.id not in alive and worker.turns:
-            gone = f"worker {worker.id} is gone, and {worker.turns} turns are its own still"
+            gone = f"worker {worker.id} is gone; turns that are its own still: {worker.turns}"
             yield Finding("dead", worker.id, gone, "another worker takes them within seconds; if not, start one")
     for turn in seen.running:
         yield from _turn(turn, alive, time_limit)
     if seen.waiting.free > UNTAKEN:
-        line = f"{seen.waiting.messages} messages wait, the oldest for {seen.waiting.free:.0f} s with nothing before it"
+        line = f"messages that wait: {seen.waiting.messages}, one of them for {seen.waiting.free:.0f} s with none before it"
         yield Finding("waiting", "inbox", line, "the workers are all busy, or hang: raise TURNS_AT_ONCE, or add one")
     for channel in seen.channels:
         if alive and channel.name in platforms and channel.heard is not None and channel.heard > DEAF:
             line = f"{channel.name} has heard nothing for {channel.heard:.0f} s"
             yield Finding("deaf", channel.name, line, "see its status page and the log")
     for failure in seen.failures:
-        line = f"{failure.count} turns have failed in the last hour: {failure.cause} (the newest is {failure.newest})"
+        line = f"{failure.cause}: turns that failed in the last hour: {failure.count}; the newest is {failure.newest}"
         yield Finding("failing", failure.newest, line, ADVICE.get(failure.cause, _ELSE))
 
 

@@ -1,15 +1,16 @@
 """What operators are shown: tables for people, JSON for machines."""
 
 import json
-import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from threading import Timer
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -25,12 +26,16 @@ _TIMES = ("_at", "at")
 
 
 def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table."""
-    table = Table(title=title, title_justify="left", header_style="bold", expand=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    """Print a table; without columns that have names, one of facts. The first column is never broken."""
+    named = any(columns)
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_header=named)
+    for place, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=not place)
     for row in rows:
         table.add_row(*(Text(plain(str(cell))) for cell in row))
+    if not table.row_count:
+        say(f"{title}: none")
+        return
     _console().print(table)
 
 
@@ -42,7 +47,7 @@ def say(*lines: str) -> None:
 
 def dump(value: object) -> None:
     """Print JSON."""
-    sys.stdout.write(f"{json.dumps(jsonable(value), indent=2, sort_keys=False)}\n")
+    _console().file.write(f"{json.dumps(jsonable(value), indent=2)}\n")
 
 
 def jsonable(value: Any) -> Any:
@@ -68,6 +73,11 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def short(at: float) -> str:
+    """The same, for people."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
+
+
 def span(seconds: float | None) -> str:
     """Seconds as people read them; empty for none."""
     if seconds is None:
@@ -83,22 +93,38 @@ def plain(text: str) -> str:
     return "".join("�" if unicodedata.category(char) in ("Cc", "Cf", "Cs") and char != "\n" else char for char in text)
 
 
+class Progress:
+    """Shows, where there is a terminal, that something goes on, once it has taken a second and until it is over."""
+
+    def __init__(self, what: str) -> None:
+        console = Console(stderr=True)
+        self._status = console.status(f"{what} …")
+        self._timer = Timer(PATIENCE, self._status.start)
+        self._timer.daemon = True
+        if console.is_terminal:
+            self._timer.start()
+
+    def end(self) -> None:
+        self._timer.cancel()
+        self._status.stop()
+
+
+_going = ContextVar[Progress | None]("progress", default=None)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[None]:
-    """Show, where there is a terminal, that something goes on, once it has taken a second."""
-    console = Console(stderr=True)
-    status = console.status(f"{what} …")
-    timer = Timer(PATIENCE, status.start)
-    timer.daemon = True
-    if console.is_terminal:
-        timer.start()
+    """Show that something goes on, until it is over or there is something else to be seen."""
+    going = Progress(what)
+    _going.set(going)
     try:
         yield
     finally:
-        timer.cancel()
-        status.stop()
+        going.end()
 
 
 def _console() -> Console:
+    if (going := _going.get()) is not None:
+        going.end()
     console = Console(highlight=False, markup=False, emoji=False)
     return console if console.is_terminal else Console(width=_WIDE, highlight=False, markup=False, emoji=False)

@@ -28,7 +28,7 @@ from core.conversations import Conversations, Latest
 from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
 from core.events import StreamEvent
 from core.inbound import Inbound, storable
-from core.receipt import Notes
+from core.receipt import Clerk
 from core.runtime import AgentRuntime
 from core.secrets import traced
 from core.states import Ended
@@ -91,7 +91,7 @@ class Answerer:
             runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
         )
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
-        self._notes: dict[str, Notes] = {}  # what is taken down of what runs here, by turns
+        self._clerks: dict[str, Clerk] = {}  # what is taken down of what runs here, by turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
     async def answer(self, turn: Turn) -> None:
@@ -140,7 +140,7 @@ class Answerer:
             await self._turns.end(turn, "failed", error=_cause(error), receipt=self._receipt(turn))
         finally:
             self._replies.pop(turn.id, None)
-            self._notes.pop(turn.id, None)
+            self._clerks.pop(turn.id, None)
             self._revised.discard(turn.id)
 
     async def reshow(self, turn_id: str, *, ending: str = "") -> None:
@@ -203,7 +203,7 @@ class Answerer:
             reply.offer(growing(turn.id, say, is_revised=turn.id in self._revised))
 
     async def _made(self, turn: Turn) -> Sequence[File]:
-        return await made(self._runtime, turn.session_id, turn.run or turn.origin)
+        return await made(self._runtime, turn.session_id, turn.origin)
 
     async def _in_reply(self, turn: Turn, reply: Reply, language: Language, files: Sequence[File]) -> None:
         try:
@@ -236,7 +236,7 @@ class Answerer:
 
     async def _run(self, turn: Turn, reply: Reply, language: Language) -> None:
         """Run the agent and show what it says, to one end."""
-        notes = self._notes[turn.id] = Notes()
+        clerk = self._clerks[turn.id] = Clerk()
         try:
             try:
                 async with asyncio.timeout(self._time_limit):
@@ -247,10 +247,10 @@ class Answerer:
             files = await self._made(turn)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
-                asked = await self._approvals.answered(turn, text, asdict(done.usage), done.asks, notes.receipt)
+                asked = await self._approvals.answered(turn, text, asdict(done.usage), done.asks, clerk.receipt)
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                await self._turns.answered(turn, text, asdict(done.usage), notes.receipt)
+                await self._turns.answered(turn, text, asdict(done.usage), clerk.receipt)
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -280,14 +280,15 @@ class Answerer:
             await asyncio.wait([saying])
 
     async def _say(self, turn: Turn, reply: Reply, tools: Tools) -> StreamEvent:
-        runtime, notes = self._others.get(turn.agent, self._runtime), self._notes[turn.id]
+        runtime, clerk = self._others.get(turn.agent, self._runtime), self._clerks[turn.id]
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
-        asked = await self._asking.of(turn, channel, runtime.takes(turn.model), notes)
+        asked = await self._asking.of(turn, channel, runtime.takes(turn.model), clerk)
         events = runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,
-            text=asked.text,
+            text=asked.spoken.text,
+            spoken=asked.spoken,
             media=asked.media,
             speaker=asked.speaker,
             model=turn.model,
@@ -298,7 +299,7 @@ class Answerer:
         )
         async with aclosing(events):
             async for event in events:
-                notes.take(event)
+                clerk.take(event)
                 match event.type:
                     case "text_delta":
                         reply.feed(storable(event.text))
@@ -364,8 +365,8 @@ class Answerer:
 
     def _receipt(self, turn: Turn) -> dict[str, Any] | None:
         """What a turn was made of, as far as it has run here."""
-        notes = self._notes.get(turn.id)
-        return notes.receipt if notes is not None else None
+        clerk = self._clerks.get(turn.id)
+        return clerk.receipt if clerk is not None else None
 
     def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
         if turn.run is not None:  # what somebody has decided is done, and not once more

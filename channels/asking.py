@@ -11,7 +11,8 @@ from channels.context import Context
 from channels.door import Admission, Door
 from core.inbound import Inbound
 from core.models.provider import Takes
-from core.receipt import Notes
+from core.receipt import Clerk
+from core.sessions.spoken import Spoken
 from core.turns import Turn, Turns
 from core.visitors import Speaker, together
 
@@ -24,7 +25,7 @@ class Asked:
         speaker: those who ask, as one.
     """
 
-    text: str
+    spoken: Spoken
     media: Sequence[Part]
     speaker: Speaker
 
@@ -49,12 +50,12 @@ class Asking:
         may = tuple(one for one in turn.messages if self._door.admits(one.who, one.spot) is Admission.ADMITTED)
         return replace(turn, messages=may) if may else None
 
-    async def of(self, turn: Turn, channel: Channel, takes: Takes, notes: Notes) -> Asked:
+    async def of(self, turn: Turn, channel: Channel, takes: Takes, clerk: Clerk) -> Asked:
         """What a turn asks.
 
         Args:
             takes: the files that the model can be given.
-            notes: where it is taken down what is read of it.
+            clerk: takes down what is read of it.
 
         Raises:
             StoreError: it cannot be read what was asked before.
@@ -64,9 +65,9 @@ class Asking:
         speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
             heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
-            notes.files(uses)
-        text, notes.others = await self._context.joined(turn, channel, heard)
-        return Asked(text, files, together(speakers))
+            clerk.files(uses)
+        spoken, clerk.others = await self._context.joined(turn, channel, heard)
+        return Asked(spoken, files, together(speakers))
 
     def _speaker(self, message: Inbound, name: str) -> Speaker:
         who = message.who

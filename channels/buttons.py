@@ -58,10 +58,10 @@ def under_answer(turn_id: str, say: Words, extras: Collection[Extra], *, is_revi
         is_revised: whether what it answers was edited since; then that is answered, and not the same once more.
     """
     wishes: list[Wish] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
-    if "feedback" in extras:
-        wishes += ["good", "bad"]
     if "why" in extras:
         wishes += ["why"]
+    if "feedback" in extras:
+        wishes += ["good", "bad"]
     return [button(wish, turn_id, say) for wish in wishes]
 
 

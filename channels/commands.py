@@ -16,6 +16,7 @@ from channels.receipts import Receipts
 from channels.why import told
 from channels.words import Words
 from core.errors import StoreError
+from core.export import Form
 from core.inbound import Inbound
 from core.secrets import traced
 
@@ -43,6 +44,11 @@ WITH_NAME: frozenset[Name] = frozenset({"agent", "model"})
 #: Characters of a name that is said again.
 _MOST_NAMED = 100
 
+#: In which form a conversation is given, the first one unless another is asked for.
+FORMS: Sequence[Form] = ("md", "json")
+
+#: The most bytes of it. Discord: a bot may send files of 10 MiB.
+MOST_EXPORTED = 8 * 2**20
 #: Those that go by something behind them.
 _WITH_ARGUMENT: frozenset[Name] = WITH_NAME | {"why"}
 
@@ -171,13 +177,19 @@ class Commands:
                 choose = self._agent if name == "agent" else self._model
                 return await choose(session, argument, asker, say)
             case "export":
-                transcript = await self._desk.conversations.transcript(session)
-                return Said(say(words.EXPORTED), File("transcript.md", transcript.encode()))
+                return await self._export(session, argument, say)
             case "mute" | "listen":
                 await self._desk.conversations.mute(session, name == "mute")
                 return Said(say(words.MUTED if name == "mute" else words.LISTENING))
             case _:
                 return await self._status(session, asker, say)
+
+    async def _export(self, session: str, wanted: str, say: Words) -> Said:
+        form = next((form for form in FORMS if form == (wanted.lower() or "md")), None)
+        if form is None:
+            return Said(say(words.NO_SUCH_FORM))
+        exported = await self._desk.conversations.exported(session, form, most=MOST_EXPORTED)
+        return Said(say(words.EXPORTED), File(f"transcript.{form}", exported.encode()))
 
     async def _why(self, turn_id: str, asker: Asker, say: Words) -> str:
         ledger, session, author = self._desk.ledger, asker.session_id, asker.author
@@ -268,11 +280,13 @@ def command_in(text: str) -> tuple[Name, str] | None:
     """The command that a message consists of, and what stands behind it; nothing if it is something else."""
     found = _COMMAND.fullmatch(text.strip())
     name = next((name for name in COMMANDS if found and name == found["name"].lower()), None)
-    if found is None or name is None or (found["argument"] and name not in _WITH_ARGUMENT):
+    argument = (found["argument"] or "").rstrip(".!") if found else ""
+    if name is None or (name in PRIVATE and not text.strip().startswith(("/", "!"))):
         return None
-    if name in PRIVATE and not text.strip().startswith(("/", "!")):
+    is_form = name == "export" and argument.lower() in FORMS
+    if argument and name not in _WITH_ARGUMENT and not is_form:
         return None
-    return name, (found["argument"] or "").rstrip(".!")
+    return name, argument
 
 
 def _help(say: Words) -> str:
@@ -281,6 +295,8 @@ def _help(say: Words) -> str:
 
 
 def _shown(name: Name) -> str:
+    if name == "export":
+        return f"{name} {FORMS[-1]}"
     if name in PRIVATE:
         return f"/{name}"
     return f"{name} NAME" if name in WITH_NAME else name

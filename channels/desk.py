@@ -6,6 +6,7 @@ from typing import Protocol
 from channels.door import Door
 from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
+from core.errands import Errands
 from core.feedback import Feedback
 from core.inbox import Inbox
 from core.ledger import Ledger
@@ -34,6 +35,7 @@ class Desk:
     reshow: Reshow
     approvals: Approvals
     reask: Reask
+    errands: Errands
     ledger: Ledger
     refusals: Refusals
     door: Door = field(default_factory=Door)

@@ -80,6 +80,9 @@ class Gaps:
         channel: the channel's name.
         take: takes in a message; raises `StoreError` if it cannot be kept.
         heard_at: the time of the channel's last sign of life (seconds since the epoch); 0 before the first.
+        part: what of the channel it is about goes by, if it is not the whole: until when that has been heard is kept
+            by itself.
+        covers: whether a place of the channel belongs to it.
         holds: whether what is just said waits for a look at its place, as long as there is a gap. That is for a
             channel that one process hears: another one would hold up nothing of what it hears.
     """
@@ -94,8 +97,12 @@ class Gaps:
         look: Look,
         heard_at: Callable[[], float],
         holds: bool,
+        part: str = "",
+        covers: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._channel = channel
+        self._part = part or channel
+        self._covers = covers
         self._places = places
         self._bounds = bounds
         self._take = take
@@ -119,7 +126,7 @@ class Gaps:
             StoreError: the database does not say since when that is.
         """
         heard_at = await retried(
-            lambda: self._places.heard_at(self._channel), what=f"the gap of {self._channel}", pauses=START_PAUSES
+            lambda: self._places.heard_at(self._part), what=f"the gap of {self._part}", pauses=START_PAUSES
         )
         if heard_at is not None:
             self._kept = heard_at
@@ -253,7 +260,7 @@ class Gaps:
                 try:
                     await self._take(replace(call, is_late=True))
                 except StoreError as error:
-                    await self._places.heard_at(self._channel)  # which fails as well, if it is not the message
+                    await self._places.heard_at(self._part)  # which fails as well, if it is not the message
                     failure = error
                     continue
             self._missed.pop(inbound.event_key, None)
@@ -287,10 +294,9 @@ class Gaps:
             How many messages.
         """
         places = await self._places.served(self._channel, since=since - ALIVE, limit=MOST_PLACES)
-        if only is not None:
-            places = [place for place in places if place.id == only]
-            if not places:
-                return 0
+        places = [place for place in places if self._covers(place.id) and only in (None, place.id)]
+        if only is not None and not places:
+            return 0
         alive = {session for place in places for session in place.sessions}
         begun = {place.id: place.begun_at for place in places}
         found = 0
@@ -343,7 +349,7 @@ class Gaps:
         missed = (call.inbound.sent_at for call in self._missed.values())
         until = min(self._heard_at(), self._since, self._looking_since, *missed)
         if until and until != self._kept:
-            await self._places.keep_heard_at(self._channel, until)
+            await self._places.keep_heard_at(self._part, until)
             self._kept = until
 
 

@@ -98,10 +98,10 @@ class Standing:
             raise TurnLostError(f"turn {latest.turn_id} does not stand as it did")
 
 
-async def made(runtime: AgentRuntime, session_id: str, run_id: str) -> Sequence[File]:
-    """What a run has made, each file under a name of its own."""
+async def made(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[File]:
+    """What the turns of an origin have made, each file under a name of its own."""
     files, names = list[File](), {FILE_NAME}
-    for one in (await runtime.made(session_id, run_id))[:MOST_FILES]:
+    for one in (await runtime.made(session_id, origin))[:MOST_FILES]:
         name = one.name if one.name not in names else f"{len(files) + 1}-{one.name}"
         names.add(name)
         alt = one.alt or (name if one.kind.startswith("image/") else "")

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from channels import words
 from channels.requests import moment, plain
 from channels.words import Words
-from core.ledger import Account, Ledger, Ruling
+from core.ledger import Account, Called, Ledger, Ruling
 from core.receipt import Receipt, ToolUse
 from core.sessions.history import TURNS
 
-#: How many calls of tools and files are told of, and how much of each, in characters. Operators get to see all.
-MOST_TOOLS, MOST_FILES, MOST_RULINGS = 6, 4, 3
+#: How many models, calls of tools, files and decisions are told of, and how much of each, in characters. Operators get
+#: to see all.
+MOST_MODELS, MOST_TOOLS, MOST_FILES, MOST_RULINGS = 3, 6, 4, 3
 MOST_ARGUMENTS, MOST_ERROR, MOST_NAME = 110, 100, 50
 
 #: How long all of it may be, in UTF-16 code units: a message of Discord's.
@@ -43,11 +44,7 @@ def why_text(account: Account, say: Words) -> str:
 
 def _lines(account: Account, say: Words) -> Iterator[str]:
     yield from _outcome(account, say)
-    if account.model:
-        yield say(words.STATUS_MODEL, model=_code(account.model))
-    if account.usage:
-        written = account.usage.get("output", 0) + account.usage.get("thinking", 0)
-        yield say(words.WHY_TOKENS, read=f"{account.usage.get('input', 0):,}", written=f"{written:,}")
+    yield from _models(account, say)
     if account.receipt is not None:
         yield from _tools(account.receipt, say)
     for ruling in [*account.led_by, *account.rulings][:MOST_RULINGS]:
@@ -81,6 +78,33 @@ def _outcome(account: Account, say: Words) -> Iterator[str]:
         yield say(words.WHY_SEVERAL, count=account.asked)
     if account.attempt > 1:
         yield say(words.WHY_ATTEMPTS, count=account.attempt)
+
+
+def _models(account: Account, say: Words) -> Iterator[str]:
+    """The models that were asked, each with all of its calls."""
+    asked = dict[tuple[str, str, bool], list[Called]]()
+    for call in account.calls:
+        asked.setdefault((call.model, call.instead_of, bool(call.error)), []).append(call)
+    for (model, other, has_failed), calls in [*asked.items()][:MOST_MODELS]:
+        seconds = sum(call.seconds for call in calls)
+        facts = {
+            "model": _code(model, MOST_NAME),
+            "other": _code(other, MOST_NAME),
+            "took": say.waited(f"{seconds:.1f}") if seconds else "",
+            "count": len(calls),
+            "read": f"{sum(call.input for call in calls):,}",
+            "written": f"{sum(call.output + call.thinking for call in calls):,}",
+        }
+        if has_failed:
+            yield say(words.WHY_MODEL_FAILED, **facts)
+        else:
+            yield say(words.WHY_MODEL_INSTEAD if other else words.WHY_MODEL, **facts)
+    if not asked:
+        if account.model:
+            yield say(words.STATUS_MODEL, model=_code(account.model, MOST_NAME))
+        if account.usage:
+            written = account.usage.get("output", 0) + account.usage.get("thinking", 0)
+            yield say(words.WHY_TOKENS, read=f"{account.usage.get('input', 0):,}", written=f"{written:,}")
 
 
 def _tools(receipt: Receipt, say: Words) -> Iterator[str]:

@@ -11,14 +11,13 @@ from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_p
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import SessionResetError
+from core.fence import Fence, hold
 from core.sessions import scopes
 from core.sessions.record import jsonable
-from core.sessions.reopening import correction_of
 from core.sessions.service import hold_session
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
-from core.store.schema import artifacts
+from core.store.schema import artifacts, turns
 
 #: What the name of an artifact begins with that is its user's, and not its session's.
 _USERS = "user:"
@@ -44,28 +43,33 @@ class Artifacts(BaseArtifactService):
 
     Attributes:
         run: the run that saves them, if one does.
-        generation: its session's. What a session that was started over would have is not saved.
+        generation: its session's. What a session that was started over would have is neither saved nor deleted.
+        fence: the turn that is run; nor is what that of another worker would.
     """
 
     database: Database
     run: str | None = None
     generation: int | None = None
+    fence: Fence | None = None
     pauses: Sequence[float] = PAUSES
 
-    def of(self, run: str, generation: int | None) -> "Artifacts":
+    def of(self, run: str, generation: int | None, fence: Fence | None = None) -> "Artifacts":
         """The same, as a run sees them."""
-        return replace(self, run=run, generation=generation)
+        return replace(self, run=run, generation=generation, fence=fence)
 
-    async def made(self, session_id: str, run: str) -> list[Made]:
-        """What a run has made: of each name the newest, in the order in which they were saved."""
-        here = (artifacts.c.session == session_id) & artifacts.c.run.in_((run, correction_of(run)))
+    async def made(self, session_id: str, origin: str) -> list[Made]:
+        """What the turns of an origin have made: of each name the newest, in the order in which they were saved. What
+        a turn has made that asked for something came with that one's reply, and not with what came of it.
+        """
+        its_turns = sa.select(turns.c.id).where(turns.c.origin == origin)
+        here = (artifacts.c.session == session_id) & artifacts.c.turn.in_(its_turns)
         query = sa.select(artifacts).where(here).order_by(artifacts.c.id)
 
         async def read() -> Sequence[sa.Row[Any]]:
             async with self.database.read() as connection:
                 return (await connection.execute(query)).all()
 
-        rows = await retried(read, what=f"what the run {run} has made", pauses=self.pauses)
+        rows = await retried(read, what=f"what turn {origin} has made", pauses=self.pauses)
         newest = {row.name: row for row in rows}
         return [_made(row) for row in rows if row is newest[row.name] and row.data is not None]
 
@@ -86,6 +90,7 @@ class Artifacts(BaseArtifactService):
 
         Raises:
             SessionResetError: the session was started over.
+            TurnLostError: another worker has the turn.
         """
         scope = _scope(app_name, user_id, filename, session_id)
         part = ensure_part(artifact)
@@ -96,6 +101,7 @@ class Artifacts(BaseArtifactService):
             "name": filename,
             "session": session_id,
             "run": self.run,
+            "turn": self.fence and self.fence.turn,
             "kind": part.inline_data.mime_type if part.inline_data else "text/plain" if part.text else None,
             "is_text": bool(part.text),
             "part": light.model_dump_json(exclude_none=True),
@@ -117,9 +123,10 @@ class Artifacts(BaseArtifactService):
 
     async def _hold(self, connection: AsyncConnection, session_id: str | None) -> None:
         """Keep the session from all others, for the version to be the next one."""
-        generation = await hold_session(connection, session_id)
-        if session_id is not None and self.generation is not None and generation != self.generation:
-            raise SessionResetError.of(session_id, self.generation)
+        if session_id is not None and self.generation is not None:
+            await hold(connection, session_id, self.generation, self.fence)
+        else:
+            await hold_session(connection, session_id)
 
     async def load_artifact(
         self,
@@ -155,6 +162,7 @@ class Artifacts(BaseArtifactService):
     ) -> None:
         where = _is(_scope(app_name, user_id, filename, session_id), filename)
         async with self.database.write() as connection:
+            await self._hold(connection, session_id)
             await connection.execute(sa.delete(artifacts).where(where))
 
     async def list_versions(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents import ONE, Agents
+from core.export import Form, pieces
 from core.inbound import Inbound
 from core.states import State
 from core.status import Status, stands
@@ -18,7 +20,6 @@ from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.store.upsert import insert_new
-from core.transcript import transcript
 from core.turns import STOP, Turns
 from core.visitors import BOT
 from core.waiting import answered_by, readable, row_of
@@ -268,14 +269,17 @@ class Conversations:
                     found.append(Recent(session_id, at, message))
         return found
 
-    async def transcript(self, session_id: str) -> str:
-        """What was said in a session, as Markdown.
+    async def exported(self, session_id: str, form: Form, *, most: int | None = None) -> str:
+        """What was said in a session, as `core.export` writes it.
+
+        Args:
+            most: bytes after which it is broken off.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        async with self._database.read() as connection:
-            return await transcript(connection, session_id)
+        async with aclosing(pieces(self._database, session_id, form, most=most)) as told:
+            return "".join([piece async for piece in told])
 
     async def answers(self, inbound: Inbound, *, follow: Follow) -> bool:
         """Whether a message that does not call the bot is for it. In a session that is there and not muted, `all` of

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import TurnLostError
+from core.errors import SessionResetError, TurnLostError
 from core.store.schema import sessions, turns
 from core.store.statement import Statement
 
@@ -75,6 +75,26 @@ class Fence:
 def fenced(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """The same of `sessions`, where a turn is one's own. Who locks the session locks the turn behind it."""
     return life.join(turns, turns.c.session == sessions.c.id).where(is_own)
+
+
+async def hold(connection: AsyncConnection, session: str, generation: int, fence: Fence | None, **how: Any) -> None:
+    """Keep a reset of the session out until the transaction ends, and who would take the turn.
+
+    Args:
+        how: for the lock, as `with_for_update` has it.
+
+    Raises:
+        SessionResetError: the session is of another generation.
+        TurnLostError: another worker has the turn.
+    """
+    lives = sa.select(sessions.c.id).where(sessions.c.id == session, sessions.c.generation == generation)
+    if fence is not None:
+        lives = fenced(lives, fence.is_own)
+    if (await connection.execute(lives.with_for_update(**how))).first() is not None:
+        return
+    if fence is not None:
+        await fence.check(connection)
+    raise SessionResetError.of(session, generation)
 
 
 def writes_own(

@@ -14,12 +14,11 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import SessionResetError
-from core.fence import Fence, fenced
+from core.fence import Fence, hold
 from core.sessions.record import jsonable
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
-from core.store.schema import sessions, tool_calls, turns
+from core.store.schema import tool_calls, turns
 
 T = TypeVar("T")
 
@@ -141,15 +140,7 @@ class Journal:
 
 
 async def _hold(connection: AsyncConnection, call: Call) -> None:
-    """Keep a reset of the session out until the transaction ends, and who would take the turn."""
-    lives = sa.select(sessions.c.id).where(sessions.c.id == call.session, sessions.c.generation == call.generation)
-    if call.fence is not None:
-        lives = fenced(lives, call.fence.is_own)
-    if (await connection.execute(lives.with_for_update(read=True))).first() is not None:
-        return
-    if call.fence is not None:
-        await call.fence.check(connection)
-    raise SessionResetError.of(call.session, call.generation)
+    await hold(connection, call.session, call.generation, call.fence, read=True)
 
 
 def _key(call: Call) -> dict[str, str]:

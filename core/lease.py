@@ -77,12 +77,21 @@ class Lease:
         except StoreError as error:
             log.warning("the lease cannot be given up, and ends in %s s: %s", self._seconds, traced(error))
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether this one can judge of others by their leases."""
+        return _now() >= self._sure_from
+
     def is_gone(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Whether a worker, if it is one at all, works no more, as far as this one can judge."""
-        if _now() < self._sure_from:
-            return owner.is_(None)
-        at_work = sa.select(workers.c.id).where(workers.c.lease > self._database.now)
-        return owner.is_(None) | owner.not_in(at_work)
+        return self.gone(owner, is_sure=sa.literal(self.is_sure), now=self._database.now)
+
+    @staticmethod
+    def gone(
+        owner: sa.ColumnElement[Any], *, is_sure: sa.ColumnElement[bool], now: sa.ColumnElement[float]
+    ) -> sa.ColumnElement[bool]:
+        """`is_gone`, for any worker and moment."""
+        return owner.is_(None) | (is_sure & owner.not_in(sa.select(workers.c.id).where(workers.c.lease > now)))
 
     async def _write(self, connection: AsyncConnection) -> None:
         began, seconds = _now(), float("inf") if self._database.is_sqlite else self._seconds

@@ -34,6 +34,24 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True)
+class Called:
+    """One call of a model: see `ModelCall`."""
+
+    model: str = ""
+    input: int = 0
+    output: int = 0
+    thinking: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    instead_of: str = ""
+    error: str = ""
+
+
+#: What is counted of models.
+_COUNTED = ("input", "output", "thinking", "cached")
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
     """All that is known of a turn.
 
@@ -43,6 +61,7 @@ class Account:
         asked: how many messages it answers.
         waited: seconds that the oldest of them had waited when the turn began.
         usage: the tokens, by what they were used for.
+        calls: the calls of models, as far as they are known one by one.
         receipt: what its run has told; None if it has not ended, or that is forgotten.
         left_out: how many older messages of the conversation were not sent to the model, as far as they still stand.
         rulings: what it has asked people for.
@@ -77,6 +96,7 @@ class Account:
     finished_at: float | None
     is_reset: bool = False
     app: str = ""
+    calls: tuple[Called, ...] = ()
 
     @property
     def seconds(self) -> float | None:
@@ -174,7 +194,8 @@ async def _account(connection: AsyncConnection, turn: sa.Row[Any]) -> Account:
         askers=frozenset(row.author for row in asked),
         asked=len(asked),
         waited=max(0.0, turn.created_at - min((row.accepted_at for row in asked), default=turn.created_at)),
-        usage={name: int(count) for name, count in (turn.usage or {}).items()},
+        usage={name: int(turn.usage[name]) for name in _COUNTED if name in (turn.usage or {})},
+        calls=tuple(Called(**call) for call in (turn.usage or {}).get("calls", ())),
         receipt=receipt,
         left_out=await _left_out(connection, turn, receipt),
         rulings=await _rulings(connection, turn.id),

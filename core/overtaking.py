@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.reopening import correction_of
 from core.store.schema import inbox, messages, tool_calls, turns
-from core.waiting import is_waiting
+from core.store.statement import Statement
+from core.waiting import is_under_way, is_waiting
 
 _CORRECTED = correction_of("")
 
@@ -29,8 +30,27 @@ def is_overtaken() -> sa.ColumnElement[bool]:
     used = sa.exists().where(
         tool_calls.c.session == turns.c.session, tool_calls.c.run.in_((turns.c.id, turns.c.id.concat(_CORRECTED)))
     )
-    begins = turns.c.state.in_(("queued", "running")) & (turns.c.kind == "message") & turns.c.cancel.is_(None)
+    begins = (
+        ((turns.c.state == "queued") | (turns.c.state == "running"))
+        & (turns.c.kind == "message")
+        & turns.c.cancel.is_(None)
+    )
     return begins & (turns.c.attempt == 1) & waits & ~used
+
+
+#: The turns that a worker runs, whether they are overtaken, and why else they are to be ended.
+RUNNING = Statement(
+    lambda _dialect: sa.select(turns.c.id, is_overtaken(), turns.c.cancel).where(
+        is_under_way(turns), turns.c.owner == sa.bindparam("the_worker", type_=sa.Text)
+    )
+)
+
+#: The turn of a session that is overtaken, if one is.
+OVERTAKEN = Statement(
+    lambda _dialect: sa.select(turns.c.id).where(
+        turns.c.session == sa.bindparam("the_session", type_=sa.Text), is_overtaken()
+    )
+)
 
 
 async def take_in(connection: AsyncConnection, turn_ids: Collection[str]) -> None:

@@ -1,5 +1,6 @@
 """Places: where the bot has been spoken to, and until when all that was said there has been heard."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -35,14 +36,25 @@ class Places:
         self._database = database
 
     async def heard_at(self, channel: str) -> float | None:
-        """Until when (seconds since the epoch) all that was said has been heard; nothing for a channel that is new.
+        """Until when (seconds since the epoch) all that was said has been heard; nothing for a channel that is new. A
+        part of one that was divided otherwise before (`NAME:PART/COUNT`) goes by what the parts of then have heard.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        query = sa.select(channels.c.heard_at).where(channels.c.name == channel)
+        whole = channel.partition(":")[0]
+        known = sa.select(channels.c.name, channels.c.heard_at).where(
+            (channels.c.name == whole) | channels.c.name.startswith(f"{whole}:", autoescape=True),
+            channels.c.heard_at.is_not(None),
+        )
         async with self._database.read() as connection:
-            return (await connection.execute(query)).scalar_one_or_none()
+            found: dict[str, float] = {row.name: row.heard_at for row in await connection.execute(known)}
+        if channel in found or not found:
+            return found.get(channel)
+        divided = defaultdict[str, list[float]](list)
+        for name, heard_at in found.items():
+            divided[name.rpartition("/")[2]].append(heard_at)
+        return min(max(divided.values(), key=max))
 
     async def keep_heard_at(self, channel: str, at: float) -> None:
         """Keep until when all has been heard.

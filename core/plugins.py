@@ -63,14 +63,15 @@ class GuardPlugin(BasePlugin):
         contain(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, ChosenRun):
             run.stopwatch.begin(tool_context.function_call_id or tool.name)
-        if not is_allowed(tool, speaker_in(tool_context.state)):
-            return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
+        if (refused := _wrong_speaker(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
+            return refused or _wrong_agent(tool, tool_args)
         if not isinstance(tool, ToolAdapter) or tool.always:
             allow(tool_context, tool.name)
-        if isinstance(tool, TransferToAgentTool):
-            return _wrong_agent(tool, tool_args)
         call = self._call(tool, tool_args, tool_context)
-        if self._journal is None or call is None or await _asks_first(tool, tool_args, tool_context):
+        asks = await _asks_first(tool, tool_args, tool_context)
+        if asks and not isinstance(tool_context.session, StoredSession):
+            return _cannot_ask(tool)
+        if self._journal is None or call is None or asks:
             return None
         entry = await self._journal.begin(call)
         if entry is None:
@@ -88,6 +89,9 @@ class GuardPlugin(BasePlugin):
             run.stopwatch.end(tool_context.function_call_id or tool.name)
         if isinstance(result, _Recorded):
             return None
+        if tool_context.actions.requested_tool_confirmations and not isinstance(tool_context.session, StoredSession):
+            tool_context.actions.requested_tool_confirmations.clear()
+            return _cannot_ask(tool)
         if isinstance(tool, ToolAdapter):
             rule_on(tool_context, tool.approvers, always=tool.always)
         call = self._call(tool, tool_args, tool_context)
@@ -153,6 +157,14 @@ class _Recorded(dict[str, Any]):
         return cls(result=entry.result)
 
 
+def _cannot_ask(tool: BaseTool) -> dict[str, Any]:
+    """For an agent that is run as a tool of another, in a session that nobody keeps: ADK could not go on with it."""
+    return {
+        "error": f"{tool.name} was not called: a person would have to be asked first, and cannot be, since this agent "
+        "is run as a tool of another one. Say that it was not done, and why."
+    }
+
+
 async def _asks_first(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:
     """Whether ADK will not make the call, but have a person asked."""
     if tool_context.tool_confirmation is not None:
@@ -174,7 +186,15 @@ def _is_decided(entry: Entry, tool_context: ToolContext) -> bool:
     )
 
 
-def _wrong_agent(tool: TransferToAgentTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
+def _wrong_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
+    if is_allowed(tool, speaker_in(tool_context.state)):
+        return None
+    return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
+
+
+def _wrong_agent(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
+    if not isinstance(tool, TransferToAgentTool):
+        return None
     valid = list(tool._agent_names)  # ADK offers these in the tool's declaration alone
     wrong = tool_args.get("agent_name")
     return None if wrong in valid else {"error": f"Agent {wrong!r} does not exist. Valid agents: {', '.join(valid)}."}

@@ -108,7 +108,7 @@ class Receipt:
 _RECEIPT = TypeAdapter(Receipt)
 
 
-class Notes:
+class Clerk:
     """Takes down what a turn is made of while it runs."""
 
     def __init__(self) -> None:

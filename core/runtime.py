@@ -1,45 +1,42 @@
 """Runs the agent for a session and tells what it says while it runs."""
 
-import importlib
 import logging
 import re
-import sys
 import warnings
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
-from types import MappingProxyType, ModuleType
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any
 
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
-from google.adk.agents.invocation_context import InvocationContext, LlmCallsLimitExceededError
+from google.adk.agents.invocation_context import LlmCallsLimitExceededError
 from google.adk.agents.run_config import StreamingMode, ToolThreadPoolConfig
-from google.adk.apps import App, ResumabilityConfig
+from google.adk.apps import App
 from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
 from google.adk.events.event import Event
-from google.adk.memory import InMemoryMemoryService
-from google.adk.models import BaseLlm, LlmRequest, LlmResponse
-from google.adk.runners import Runner
-from google.adk.sessions import InMemorySessionService, Session
+from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
 from core.artifacts import Artifacts, Made
 from core.asks import Ask, Decision, asks_in, behind, telling
-from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError
+from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
 from core.events import StreamEvent
 from core.fence import Fence
+from core.memories import Memories, recalls
 from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
 from core.models.provider import MOST_TAKE, Takes
 from core.progress import BUILT_IN, lines_of
-from core.sessions.extent import Extent
+from core.runner import CorrectedError, OneRunner
+from core.secrets import traced
 from core.sessions.reopening import correction_of
-from core.sessions.service import StoredSession
-from core.steps import Steps, open_calls
+from core.sessions.spoken import Spoken
+from core.steps import Steps
 from core.visitors import SPEAKER, Speaker, told
 
 log = logging.getLogger(__name__)
@@ -55,9 +52,8 @@ _INVENTED_AGENT = re.compile(
 _TOOL_THREADS = 32
 
 
-with warnings.catch_warnings():  # ADK: to go on with a run, and to keep what a tool may show, are experiments
+with warnings.catch_warnings():  # ADK: to keep what a tool may show is an experiment
     warnings.simplefilter("ignore")
-    _RESUMABLE = ResumabilityConfig(is_resumable=True)
     _CREDENTIALS = InMemoryCredentialService()  # it keeps them by app and user
 
 
@@ -79,6 +75,7 @@ class AgentRuntime:
         sessions: BaseSessionService,
         *,
         artifacts: BaseArtifactService | None = None,
+        memory: BaseMemoryService | None = None,
         lines: Mapping[str, str] = MappingProxyType({}),
         max_llm_calls: int = 25,
     ) -> None:
@@ -87,11 +84,13 @@ class AgentRuntime:
         self.max_llm_calls = max_llm_calls
         self._lines = {**BUILT_IN, **lines_of(app), **lines}
         self._artifacts = artifacts or InMemoryArtifactService()
-        self._runner = _Runner(
+        self._memory = memory or InMemoryMemoryService()
+        self._remembers = recalls(app)
+        self._runner = OneRunner(
             app=app,
             session_service=sessions,
             artifact_service=self._artifacts,
-            memory_service=InMemoryMemoryService(),
+            memory_service=self._memory,
             credential_service=_CREDENTIALS,
         )
 
@@ -101,9 +100,9 @@ class AgentRuntime:
         asked = agent.canonical_model if isinstance(agent, LlmAgent) else None
         return asked.takes(model) if isinstance(asked, ModelAdapter) else MOST_TAKE
 
-    async def made(self, session_id: str, run_id: str) -> list[Made]:
-        """The files that a run has made, in the order in which it did."""
-        return await self._artifacts.made(session_id, run_id) if isinstance(self._artifacts, Artifacts) else []
+    async def made(self, session_id: str, origin: str) -> list[Made]:
+        """The files that the turns of an origin have made, in the order in which they did."""
+        return await self._artifacts.made(session_id, origin) if isinstance(self._artifacts, Artifacts) else []
 
     async def aclose(self) -> None:
         """Close the agent's toolsets and plugins."""
@@ -122,6 +121,7 @@ class AgentRuntime:
         run_id: str | None = None,
         generation: int | None = None,
         fence: Fence | None = None,
+        spoken: Spoken | None = None,
         decisions: Sequence[Decision] = (),
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
@@ -139,6 +139,7 @@ class AgentRuntime:
             generation: the session's, when it was asked. If it was started over since, that is the run's error.
             fence: the turn that is run, with a `run_id`. Once another worker has it, the run stores nothing and begins
                 no tool: `TurnLostError` is its error.
+            spoken: who says the text, to be kept beside it.
             decisions: on all that the run of that id has asked people for, and waits for. It goes on with them, instead
                 of beginning with `text`, and its reply begins with what is said from then on.
         """
@@ -152,7 +153,7 @@ class AgentRuntime:
             "fence": fence,
         }
         failed: StreamEvent | None = None
-        begun = self._stream_once(text=text, media=media, decisions=decisions, run_id=run_id, **said)
+        begun = self._stream_once(text=text, media=media, spoken=spoken, decisions=decisions, run_id=run_id, **said)
         async with aclosing(begun) as events:
             async for event in events:
                 if event.type == "error" and not event.call_id:
@@ -161,7 +162,7 @@ class AgentRuntime:
                     yield event
         if failed is None or failed.error is None:
             return
-        correction = text if isinstance(failed.error, _CorrectedError) else self._correction(failed.error)
+        correction = text if isinstance(failed.error, CorrectedError) else self._correction(failed.error)
         if correction is None:
             yield failed
             return
@@ -202,11 +203,14 @@ class AgentRuntime:
         run_id: str | None = None,
         generation: int | None = None,
         fence: Fence | None = None,
+        spoken: Spoken | None = None,
         decisions: Sequence[Decision] = (),
     ) -> AsyncGenerator[StreamEvent, None]:
         runner = copy(self._runner)
         if run_id is not None and isinstance(self._artifacts, Artifacts):
-            runner.artifact_service = self._artifacts.of(run_id, generation)
+            runner.artifact_service = self._artifacts.of(run_id, generation, fence)
+        if isinstance(self._memory, Memories):
+            runner.memory_service = self._memory.of(session_id, generation, fence)
         message: types.Content = types.UserContent(parts=[types.Part(text=text), *media])
         steps = Steps(self._lines)
         config = ChosenRun(
@@ -217,7 +221,8 @@ class AgentRuntime:
         )
         try:
             if run_id is not None:
-                stored = await runner.stored(run_id, generation, fence, user_id=user_id, session_id=session_id)
+                whose = {"user_id": user_id, "session_id": session_id}
+                stored = await runner.stored(run_id, generation, fence, spoken, **whose)
                 if (loaded := runner.extent) is not None:
                     yield StreamEvent("history", history=loaded)
                 if decisions:
@@ -239,6 +244,8 @@ class AgentRuntime:
                 async for event in events:
                     for said in steps.take(event):
                         yield replace(said, seconds=config.stopwatch.seconds(said.call_id)) if said.call_id else said
+            if self._remembers and run_id is not None:
+                await self._remember(user_id, session_id, runner)
             yield steps.end()
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
@@ -246,6 +253,18 @@ class AgentRuntime:
             yield StreamEvent("error", error=limit)
         except Exception as error:
             yield StreamEvent("error", error=_ours(error))
+
+    async def _remember(self, user_id: str, session_id: str, runner: OneRunner) -> None:
+        """Have the memory keep what was said in a run. What it cannot keep ends no answer."""
+        assert runner.memory_service is not None, "it was given one"
+        try:
+            await runner.memory_service.add_events_to_memory(
+                app_name=self.app.name, user_id=user_id, session_id=session_id, events=runner.said
+            )
+        except (SessionResetError, TurnLostError):
+            raise
+        except Exception as error:
+            log.warning("what was said in session %s is not remembered: %s", session_id, traced(error))
 
     def _correction(self, error: Exception) -> str | None:
         found = _INVENTED_AGENT.search(str(error))
@@ -258,77 +277,6 @@ class AgentRuntime:
             f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
             "Please retry using one of the valid agent names listed above.]"
         )
-
-
-class _CorrectedError(Exception):
-    """The run named an agent that does not exist, and is to go on behind what it was told about that."""
-
-
-class _Invocation(InvocationContext):
-    """A run, as its agents see it: each goes on from what was said and done, whatever is noted meanwhile.
-
-    ADK has a workflow note that a node was started once it was, and whether that is stored before the node looks at
-    its newest event is a matter of who is quicker. Behind a note, a call that is to be made yet is not the newest
-    event: ADK would have the agent wait for its answer to come from elsewhere, and the run would end without a word.
-    """
-
-    def _get_events(self, *, current_invocation: bool = False, current_branch: bool = False) -> list[Event]:
-        events = super()._get_events(current_invocation=current_invocation, current_branch=current_branch)
-        return [event for event in events if event.content is not None] if current_branch else events
-
-
-class _Runner(Runner):
-    """ADK's runner, made to go on where a run was broken off.
-
-    For ADK that is a property of the app, and costs every run a stored event for each agent that ends. A run of an
-    `LlmAgent` needs none of those: it goes on from its calls. An agent of any other kind keeps in them how far it has
-    come.
-
-    One object is for one run.
-    """
-
-    _session: Session | None = None
-
-    @property
-    def extent(self) -> Extent | None:
-        """How much of the conversation the run goes on with, where that is known."""
-        return self._session.extent if isinstance(self._session, StoredSession) else None
-
-    async def stored(self, run_id: str, generation: int | None, fence: Fence | None, **session: str) -> list[Event]:
-        """What an earlier attempt at the run has stored. The run goes on with the session as it is read here.
-
-        Raises:
-            SessionResetError: the session is of another generation.
-            _CorrectedError: it has named an agent that does not exist, and was told so.
-        """
-        self._session = await self._get_or_create_session(**session)
-        found = self._session.generation if isinstance(self._session, StoredSession) else generation
-        if generation is not None and generation != found:
-            raise SessionResetError.of(self._session.id, generation)
-        if isinstance(self._session, StoredSession):
-            self._session.keep_to(fence)
-        if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
-            raise _CorrectedError
-        return _of_run(self._session, run_id)
-
-    async def _get_or_create_session(self, **session: Any) -> Session:
-        return self._session or await super()._get_or_create_session(**session)
-
-    def _create_invocation_context(self, **values: Any) -> InvocationContext:
-        return _Invocation(**values)
-
-    def _new_invocation_context(self, session: Session, **more: Any) -> InvocationContext:  # ADK: an extension point
-        context = super()._new_invocation_context(session, **more)
-        if not isinstance(self.agent, LlmAgent):
-            context.resumability_config = _RESUMABLE
-            context.populate_invocation_agent_states()
-        elif open_calls(_of_run(session, context.invocation_id)):
-            context.resumability_config = _RESUMABLE
-        return context
-
-
-def _of_run(session: Session, run_id: str) -> list[Event]:
-    return [event for event in session.events if event.invocation_id == run_id]
 
 
 def _allowed(stored: Sequence[Event], decisions: Sequence[Decision]) -> Iterator[Ask]:
@@ -365,35 +313,3 @@ async def _collect(events: AsyncGenerator[StreamEvent, None]) -> str:
             if event.type == "done":
                 return event.text
     raise ProviderError("the run ended without an outcome")
-
-
-class _Mute(BaseLlm):
-    """A model that says nothing of note, at once."""
-
-    async def generate_content_async(
-        self, llm_request: LlmRequest, stream: bool = False
-    ) -> AsyncGenerator[LlmResponse, None]:
-        content = types.Content(role="model", parts=[types.Part(text=".")])
-        yield LlmResponse(
-            content=content,
-            partial=False,
-            usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=0, candidates_token_count=0),
-        )
-
-
-#: What ADK looks for at each run, for it is there only if some other package is. To find once more that it is not takes
-#: a millisecond, in which two files are read and run.
-_SOUGHT = "google.adk.agents.remote_a2a_agent"
-
-
-async def warm_up() -> None:
-    """Run an agent that says nothing once: ADK imports a second's worth of code at the first run of a process."""
-    try:
-        importlib.import_module(_SOUGHT)
-    except ImportError:
-        cast(dict[str, ModuleType | None], sys.modules)[_SOUGHT] = None  # Python: it is not there, without a look
-    sessions = InMemorySessionService()
-    runtime = AgentRuntime(App(name="warm_up", root_agent=LlmAgent(name="mute", model=_Mute(model="mute"))), sessions)
-    await sessions.create_session(app_name="warm_up", user_id="nobody", session_id="none")
-    await runtime.run_and_collect_once(user_id="nobody", session_id="none", text="hello")
-    await runtime.aclose()

@@ -16,7 +16,6 @@ error goes to whoever wrote, and the turn is claimed again when the database is 
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -26,10 +25,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents import ONE, Agents
+from core.claiming import Taken, new_id, take, without_damaged
 from core.fence import OWN, Fence, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
-from core.overtaking import is_overtaken, take_in
+from core.overtaking import OVERTAKEN, RUNNING, take_in
 from core.sessions.reopening import is_stored, reopen, rewind
 from core.states import Ended, before
 from core.store.database import Database
@@ -131,6 +131,8 @@ class Turns:
             running: the turns that this worker runs.
         """
         try:
+            if (taken := await take(self._database, self._lease, self._agents, limit, running)) is not None:
+                return [_plain(one) for one in taken]
             async with self._database.write() as connection:
                 resumed = await self._resume(connection, limit, running)
                 return [*resumed, *await self._begin(connection, limit - len(resumed))]
@@ -139,16 +141,13 @@ class Turns:
 
     async def running(self) -> dict[str, str | None]:
         """The turns that are this worker's, and why they are to be ended, if they are."""
-        reason = sa.case((is_overtaken(), ANEW), else_=turns.c.cancel).label("reason")
-        query = sa.select(turns.c.id, reason).where(is_under_way(turns), turns.c.owner == self._lease.worker)
-        async with self._database.read() as connection:
-            return {row.id: row.reason for row in await connection.execute(query)}
+        found = await self._database.run(RUNNING, the_worker=self._lease.worker)
+        return {id_: ANEW if is_overtaken else cancel for id_, is_overtaken, cancel in found}
 
     async def overtaken(self, session_id: str) -> str | None:
         """The turn of a session that is to begin anew, if there is one; whoever runs it is told."""
-        query = sa.select(turns.c.id).where(turns.c.session == session_id, is_overtaken())
-        async with self._database.read() as connection:
-            turn_id: str | None = (await connection.execute(query)).scalar_one_or_none()
+        found = await self._database.run(OVERTAKEN, the_session=session_id)
+        turn_id: str | None = found[0][0] if found else None
         if turn_id is not None and not self._database.is_sqlite:
             async with self._database.write() as connection:
                 await self._notices.post(connection, f"{turn_id} {ANEW}")
@@ -305,11 +304,7 @@ class Turns:
         await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
         await take_in(connection, ids)
         said = await said_to(connection, {row.origin for row in rows})
-        if damaged := [row.id for row in rows if row.origin not in said]:
-            log.error("the messages of the turns %s cannot be read: they have failed", ", ".join(damaged))
-            values = {"state": "failed", "error": "its messages cannot be read", "finished_at": time.time()}
-            await connection.execute(sa.update(turns).where(turns.c.id.in_(damaged)).values(**values))
-            rows = [row for row in rows if row.origin in said]
+        rows = await without_damaged(connection, rows, said)
         for row in rows:
             if row.state != "answered":
                 await reopen(connection, row.session, row.run or row.origin)
@@ -360,19 +355,9 @@ class Turns:
 
     async def _next(self, connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
         """The turn that answers what waits. What an agent has begun or asked for, that one goes on with."""
-        first, turn_id = batch[0], uuid.uuid4().hex[:10]
-        messages = tuple(Inbound.from_json(row.inbound) for row in batch)
-        turn = Turn(
-            id=turn_id,
-            session_id=first.session,
-            generation=first.generation,
-            has_waited=time.time() - first.accepted_at > WAITED,
-            messages=messages,
-            kind="message",
-            origin=turn_id,
-            model=first.model,
-            agent=self._agents.answering(first.agent, messages[-1].spots),
-        )
+        first, said = batch[0], tuple(Inbound.from_json(row.inbound) for row in batch)
+        its = (first.session, first.generation, first.model, self._agents.answering(first.agent, said[-1].spots))
+        turn = _plain(Taken(new_id(), *its, said, first.accepted_at))
         if first.parent is None or (parent := await parent_of(connection, first)) is None:
             return turn
         if first.kind == "approval":
@@ -382,6 +367,20 @@ class Turns:
         chunks, agent = tuple(parent.chunks or ()), parent.agent if kind == "retry" else turn.agent
         of_parent = {"origin": parent.origin, "run": parent.run, "messages": said, "chunks": chunks, "agent": agent}
         return replace(turn, kind=kind, **of_parent)
+
+
+def _plain(taken: Taken) -> Turn:
+    return Turn(
+        id=taken.id,
+        session_id=taken.session,
+        generation=taken.generation,
+        has_waited=time.time() - taken.accepted_at > WAITED,
+        messages=taken.messages,
+        kind="message",
+        origin=taken.id,
+        model=taken.model,
+        agent=taken.agent,
+    )
 
 
 #: What is called the same of a turn and in its row.

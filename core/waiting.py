@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 from itertools import groupby, takewhile
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,6 +15,14 @@ from core.states import UNDER_WAY
 from core.store.schema import approvals, inbox, sessions, turns
 
 log = logging.getLogger(__name__)
+
+
+class _Asking(Protocol):
+    @property
+    def parent(self) -> str | None: ...
+
+
+W = TypeVar("W", bound=_Asking)
 
 #: How many messages one turn answers at most.
 MESSAGES = 20
@@ -34,21 +42,28 @@ def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
     return table.c.turn.is_(None) & table.c.outcome.is_(None)
 
 
+def is_free(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Whether a session has no turn under way."""
+    busy = turns.alias("busy")
+    return ~sa.exists().where(busy.c.session == session, is_under_way(busy))
+
+
+def waiting_heads() -> sa.Subquery:
+    """The sessions in which messages wait, and the id of the one that was kept `first`."""
+    waiting = inbox.alias("waiting")
+    first = sa.func.min(waiting.c.id).label("first")
+    return sa.select(waiting.c.session, first).where(is_waiting(waiting)).group_by(waiting.c.session).subquery("heads")
+
+
 async def batches(connection: AsyncConnection, limit: int) -> list[list[sa.Row[Any]]]:
     """What waits in each session that is free, oldest first, as far as one turn answers it. The sessions are kept from
     other workers until the end of the transaction.
     """
-    busy, waiting = turns.alias("busy"), inbox.alias("waiting")
-    heads = (
-        sa.select(waiting.c.session, sa.func.min(waiting.c.id).label("first"))
-        .where(is_waiting(waiting))
-        .group_by(waiting.c.session)
-        .subquery("heads")
-    )
+    heads = waiting_heads()
     free = (
         sa.select(sessions.c.id)
         .join(heads, heads.c.session == sessions.c.id)
-        .where(~sa.exists().where(busy.c.session == sessions.c.id, is_under_way(busy)))
+        .where(is_free(sessions.c.id))
         .order_by(heads.c.first)
         .limit(limit)
         .with_for_update(skip_locked=True, of=sessions)
@@ -65,7 +80,7 @@ async def batches(connection: AsyncConnection, limit: int) -> list[list[sa.Row[A
     )
     sound = await _readable(connection, (await connection.execute(rows)).all())
     grouped = groupby(sound, key=lambda row: row.session)
-    first = {session: _answered_together(list(of)) for session, of in grouped}
+    first = {session: answered_together(list(of)) for session, of in grouped}
     return [first[session] for session in ids if session in first]
 
 
@@ -112,8 +127,8 @@ def readable(said: object) -> Inbound | None:
         return None
 
 
-def _answered_together(waiting: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
-    """The oldest, and those behind it up to the next one that is a turn of its own."""
+def answered_together(waiting: list[W]) -> list[W]:
+    """Of what waits in a session: the oldest, and those behind it up to the next one that is a turn of its own."""
     first, *others = waiting
     if first.parent is not None:
         return [first]

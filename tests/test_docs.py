@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast, get_args
@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from bot.cli import cli
 from bot.manifest import Platform, manifest
 from bot.settings import Settings
+from bot.standing import Finding
 from channels.budget import Window
 from channels.channel import Limits
 from channels.commands import COMMANDS as WORDS
@@ -37,12 +38,16 @@ from channels.slack import tiers as slack_tiers
 from channels.slack.commands import COMMANDS
 from channels.slack.login import SCOPES, WISHES
 from core import errors
+from core.errands import Errands
 from core.errors import ParleyError
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
 from core.leadership import Leadership
 from core.lease import Lease
+from core.ledger import Account, Called
+from core.overview import ChannelSeen, Failure, Overview, SessionSeen, TurnSeen, Waiting, WorkerSeen
 from core.places import Places
+from core.receipt import Receipt, ToolUse
 from core.refusals import Refusals
 from core.states import STEPS, Ended
 from core.store.database import Database
@@ -128,6 +133,36 @@ def test_the_page_of_commands_has_each_of_them_and_no_other() -> None:
     assert isinstance(group, TyperGroup)
     rows = re.findall(r"^\| `([a-z]+)` \| (?:`make [a-z]+`)? ?\|", (REFERENCE / "commands.md").read_text(), re.M)
     assert sorted(rows) == sorted(group.commands)
+
+
+def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -> None:
+    rows = re.findall(
+        r"^\| `([a-z]+)`(?:, (?:each(?: of(?: the)? `(\w+)`)?|`(\w+)`))? \| (`\w+`.*) \|$",
+        (REFERENCE / "commands.md").read_text(),
+        re.M,
+    )
+    listed = {
+        (command, part or other): set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", said)))
+        for command, part, other, said in rows
+    }
+    records: dict[tuple[str, str], Any] = {
+        ("status", "workers"): WorkerSeen,
+        ("status", "waiting"): Waiting,
+        ("status", "channels"): ChannelSeen,
+        ("status", "failures"): Failure,
+        ("status", "findings"): Finding,
+        ("turns", ""): TurnSeen,
+        ("sessions", ""): SessionSeen,
+        ("why", ""): Account,
+        ("why", "calls"): Called,
+        ("why", "receipt"): Receipt,
+        ("why", "tools"): ToolUse,
+        ("status", ""): Overview,
+    }
+    more = {("status", "workers"): {"is_alive"}, ("status", ""): {"findings", "is_well"}}
+    assert listed == {
+        key: {field.name for field in fields(kind)} | more.get(key, set()) for key, kind in records.items()
+    }
 
 
 def test_the_commands_of_make_that_the_pages_name_are_there() -> None:
@@ -394,7 +429,8 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     database = Database("sqlite+aiosqlite://")
     leadership = Leadership(database, Lease(database), DiscordChannel.name)
     nothing: Any = None  # no message of the pages asks for it
-    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, nothing, Refusals(database))
+    errands, refusals = Errands(database, Lease(database)), Refusals(database)
+    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, errands, nothing, refusals)
     channel = DiscordChannel(settings, desk, Places(database), Bounds(), leadership)
     try:
         await migrate(database)

@@ -26,7 +26,7 @@ HOMES = {
     "anthropic": ["core/models/anthropic.py", "core/models/catalog.py", "core/models/conversation.py"],
     "xllamacpp": ["core/models/local_server.py"],
     "textual": ["sandbox/terminal"],
-    "typer": ["bot/cli.py", "bot/operator.py"],
+    "typer": ["bot/cli.py", "bot/keeping.py", "bot/operator.py"],
 }
 
 

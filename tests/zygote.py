@@ -122,7 +122,7 @@ def _warm(mould: str) -> Callable[..., None]:
     live: Callable[..., None] = import_module(mould).live
     from bot import app, cli  # noqa: F401, PLC0415 - behind what the mould does to imports, as all of these
     from core.models import openai  # noqa: F401, PLC0415
-    from core.runtime import warm_up  # noqa: PLC0415
+    from core.warming import warm_up  # noqa: PLC0415
 
     for module in LATE:
         import_module(module)

@@ -24,13 +24,14 @@ from core.inbox import Inbox
 from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.provider import NOTHING, Done, ProviderEvent, Request, Takes, Text
-from core.runtime import AgentRuntime, warm_up
+from core.runtime import AgentRuntime
 from core.sessions.service import SessionService
 from core.shares import Uses
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
+from core.warming import warm_up
 from core.worker import Worker
 
 #: Turns at once, more than the bench ever runs.

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from core.store.database import Database
 from core.store.statement import Statement
 
-_WRITES = re.compile(r"\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.I)
+_WRITES = re.compile(r"(?:^|\()\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.I)
 
 #: What of a write stands in the count.
 _VERBS = {"INSERT INTO": "insert", "UPDATE": "update", "DELETE FROM": "delete"}
@@ -19,8 +19,9 @@ _VERBS = {"INSERT INTO": "insert", "UPDATE": "update", "DELETE FROM": "delete"}
 
 @contextmanager
 def counted(database: Database) -> Iterator[Counter[str]]:
-    """Count, while this is entered, the statements that are sent: `insert TABLE` and so on for those that write,
-    `notify`, `begin` (on SQLite; PostgreSQL's driver does not tell of it), `read` for all others; and `commit`.
+    """Count, while this is entered, the statements that are sent: `insert TABLE` and so on for those that write, with a
+    `+` between what one of them writes, `notify`, `begin` (on SQLite; PostgreSQL's driver does not tell of it), `read`
+    for all others; and `commit`.
     """
     counts: Counter[str] = Counter()
     engine = database.engine.sync_engine
@@ -32,7 +33,10 @@ def counted(database: Database) -> Iterator[Counter[str]]:
         counts["commit"] += 1
 
     async def run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        counts[_kind(statement.prepared(database.engine.dialect).sql)] += 1
+        steps = statement.prepared(database.engine.dialect).steps
+        counts.update(_kind(step.sql) for step in steps)
+        if len(steps) > 1:
+            counts.update(["begin", "commit"])
         return await plain(statement, **values)
 
     plain = database.run
@@ -53,8 +57,8 @@ def writes(counts: Mapping[str, float]) -> dict[str, float]:
 
 
 def _kind(statement: str) -> str:
-    if write := _WRITES.match(statement):
-        return f"{_VERBS[write[1].upper()]} {write[2]}"
+    if writes := _WRITES.findall(statement):
+        return " + ".join(f"{_VERBS[verb.upper()]} {table}" for verb, table in writes)
     if "pg_notify" in statement:
         return "notify"
     return "begin" if statement.startswith("BEGIN") else "read"

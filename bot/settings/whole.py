@@ -34,6 +34,8 @@ class Settings(AccessPart, AgentPart):
     data_dir: Path = Path(".parley")
     history_tokens: int = Field(default=32_000, gt=0)
     context_tokens: int = Field(default=TOKENS, ge=0)
+    summaries: bool = True
+    summary_model: str = ""
 
     file_max_mb: int = Field(default=10, ge=0)
     files_max: int = Field(default=5, ge=0)
@@ -48,6 +50,7 @@ class Settings(AccessPart, AgentPart):
     turns_at_once: int = Field(default=100, gt=0)
     turn_max_attempts: int = Field(default=3, gt=0)
     turns_kept_days: float = Field(default=30, gt=0)
+    retention_days: float = Field(default=0, ge=0)
     lease_seconds: float = Field(default=10, gt=0)
     stop_seconds: float = Field(default=20, gt=0)
     catch_up_hours: float = Field(default=24, ge=0)

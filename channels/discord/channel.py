@@ -24,15 +24,16 @@ from channels.discord.history import History
 from channels.discord.interactions import Interactions
 from channels.discord.login import DiscordSettings, hears_all, intents, log_in, make_client
 from channels.discord.reactions import receipts, send_away
-from channels.discord.shards import Shards
+from channels.discord.shards import Shards, shard_of
 from channels.discord.surface import DiscordSurface
 from channels.discord.visits import Visits
 from channels.discord.work import Work
 from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Intake
+from channels.seal import Seal
 from core.background import Background
-from core.errors import ParleyError, SettingsError, StoreError, SurfaceError
+from core.errors import ParleyError, SettingsError, SurfaceError
 from core.inbound import Attachment, Inbound
 from core.leadership import Leadership
 from core.places import Places
@@ -53,7 +54,8 @@ class DiscordChannel:
 
     What is shown goes through a client of its own, which outlives any connection to the gateway.
 
-    Discord tells each connection all that happens. So of several workers one hears: it keeps what is said for all.
+    Discord tells each connection all that happens in the servers of its shard. So of several workers each hears some of
+    the shards, or one hears the only one: it keeps what is said for all.
     """
 
     name = NAME
@@ -64,6 +66,9 @@ class DiscordChannel:
     ) -> None:
         self._settings = settings
         self._client = make_client(settings)
+        self._seal = Seal(settings.bot_token)
+        self._errands = desk.errands
+        self._taking_up: asyncio.Task[None] | None = None
         self._api = DiscordApi(self._client, silent=settings.silent)
         self._downloads = Downloads(self._api, settings.api_url)
         self._surroundings = Surroundings(self._api)
@@ -82,70 +87,92 @@ class DiscordChannel:
             self._intake,
             desk.conversations,
             self._work,
+            errands=desk.errands,
+            seal=self._seal,
             visits=visits,
             take=self._ear.take,
+            surface=self.surface,
+            token=self._token,
         )
-        look = History(self._api, serves=self._serves, hear=self._ear.call_in).look
-        self._gaps = Gaps(NAME, places, bounds, take=self._ear.take, look=look, heard_at=self.heard_at, holds=True)
-        self._ear.gaps = self._gaps
-        self._shards = Shards(self._count, self._connection, on_back=self._gaps.open)
+        self._look = History(self._api, serves=self._serves, hear=self._ear.call_in).look
+        self._places = places
+        self._bounds = bounds
         self._leadership = leadership
+        self._shards = self._divided(1, 1)
+        self._ear.gaps_of = self._gaps_of
         self._leading: asyncio.Task[None] | None = None
-        self._leads = False
 
     async def start(self) -> None:
         standing = await log_in(self._client, self._settings)
         for line in (*standing.lacks, *standing.faults):
             log.warning("%s", line)
-        changes = self._leadership.changes()
-        self._leads = await anext(changes)
-        if self._leads:
-            try:
-                await self._begin()
-            except (SurfaceError, TimeoutError) as error:
-                log.warning("Discord's gateway: %s", traced(error))
-                raise SettingsError(
-                    f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
-                    "the log says why"
-                ) from error
-        else:
-            log.info("another worker hears what is said")
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                self._shards = self._divided(*await self._count())
+            changes = self._leadership.changes(self._shards.count)
+            failed = await self._lead(await anext(changes))
+            for error in failed.values():
+                raise error
+        except (SurfaceError, TimeoutError) as error:
+            log.warning("Discord's gateway: %s", traced(error))
+            raise SettingsError(
+                f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
+                "the log says why"
+            ) from error
         self._leading = asyncio.create_task(self._follow(changes), name="discord leadership")
+        self._taking_up = asyncio.create_task(
+            self._errands.watch(NAME, self._interactions.again), name="discord errands"
+        )
 
     async def stop(self) -> None:
         self._work.is_ending = True
-        if self._leading is not None:
-            self._leading.cancel()
-            await asyncio.wait([self._leading])
+        if works := [work for work in (self._leading, self._taking_up) if work is not None]:
+            for work in works:
+                work.cancel()
+            await asyncio.wait(works)
         await self._work.end(SETTLE_TIMEOUT)
-        await self._end()
+        await self._shards.stop()
         await self._leadership.give_up()
         await self._intake.settle(SETTLE_TIMEOUT)
 
-    async def _follow(self, changes: AsyncGenerator[bool, None]) -> None:
-        """Hear while this worker leads, and not while it does not."""
+    async def _follow(self, changes: AsyncGenerator[frozenset[int], None]) -> None:
+        """Hear what this worker leads, and nothing else."""
         async with aclosing(changes):
-            async for leads in changes:
-                log.info("this worker hears what is said" if leads else "another worker hears what is said")
-                if not leads:
-                    await self._end()
-                self._leads = leads
-                try:
-                    if leads:
-                        await self._begin()
-                except (StoreError, SurfaceError, TimeoutError) as error:  # perhaps another one can
+            async for led in changes:
+                failed = await self._lead(led)
+                for error in failed.values():
                     log.error("this worker cannot hear what is said: %s", traced(error))
-                    self._leads = False
-                    await self._end()
-                    await self._leadership.give_up()
+                if failed:  # perhaps another one can
+                    await self._leadership.give_up(failed.keys(), self._shards.count)
 
-    async def _begin(self) -> None:
-        await self._shards.start(CONNECT_TIMEOUT)
-        await self._gaps.start()
+    async def _lead(self, shards: frozenset[int]) -> dict[int, Exception]:
+        count = self._shards.count
+        if count > 1 and shards:
+            log.info("this worker hears the shards %s of %d", ", ".join(map(str, sorted(shards))), count)
+        else:
+            log.info("this worker hears what is said" if shards else "another worker hears what is said")
+        return await self._shards.lead(shards, CONNECT_TIMEOUT)
 
-    async def _end(self) -> None:
-        await self._shards.stop()
-        await self._gaps.stop()
+    def _divided(self, count: int, at_once: int) -> Shards:
+        """The shards, of which none is heard yet."""
+
+        def gaps(shard: int, heard_at: Callable[[], float]) -> Gaps:
+            return Gaps(
+                NAME,
+                self._places,
+                self._bounds,
+                take=self._ear.take,
+                look=self._look,
+                heard_at=heard_at,
+                holds=True,
+                part=self._leadership.part_name(shard, count),
+                covers=lambda place: shard_of(place, count) == shard,
+            )
+
+        async def admitted(group: int, seconds: float) -> None:
+            await self._leadership.admitted(group, count, seconds)
+
+        return Shards(count, at_once, self._connection, gaps, admitted)
 
     def tell(self) -> Uses:
         return self._api.pacer.tell()
@@ -154,7 +181,7 @@ class DiscordChannel:
         self._api.pacer.share(others)
 
     def heard_at(self) -> float:
-        return self._shards.heard_at if self._leads else 0.0
+        return self._shards.heard_at
 
     async def reconnect(self) -> None:
         await self._shards.reconnect()
@@ -167,8 +194,12 @@ class DiscordChannel:
     def surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
         del turn_id  # a reply is found by whom its messages answer
         if "token" in address:
-            return Aside(Token(self._api, self._client, address), self._receipts, address)
+            return Aside(self._token(address), self._receipts, address)
         return DiscordSurface(self._api, self._receipts, address, ping_after=self._settings.ping_after)
+
+    def _token(self, address: Mapping[str, Any]) -> Token:
+        """What an interaction allows: see `Token`."""
+        return Token(self._api, self._client, {**address, "token": self._seal.open(str(address["token"]))})
 
     def apart(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         return {**address, "apart": name}
@@ -194,7 +225,9 @@ class DiscordChannel:
         return await self._surroundings.look(messages, behind)
 
     async def _count(self) -> tuple[int, int]:
-        """How many shards there are to be, and how many sessions may be begun at once."""
+        """How many shards there are to be, and how many sessions may be begun at once. Workers that hear by now have
+        been told how many, and Discord may recommend more since.
+        """
 
         async def ask() -> tuple[int, int]:
             told = await self._client.http.request(Route("GET", "/gateway/bot"))
@@ -203,7 +236,7 @@ class DiscordChannel:
         told = await self._api.call("gateway", ask, self._api.budget(("gateway",), MESSAGES))
         assert told is not None, "only a tick may be dropped"
         recommended, at_once = told
-        return self._settings.shards or recommended, at_once
+        return self._settings.shards or await self._leadership.count() or recommended, at_once
 
     async def _connection(
         self, shard: Shard, on_connected: Callable[[], None], on_sign: Callable[[], None]
@@ -228,6 +261,9 @@ class DiscordChannel:
             await connection.close()
             raise
         return connection, address
+
+    def _gaps_of(self, place: str) -> Gaps | None:
+        return self._shards.gaps_of(place)
 
     def _serves(self, guild: int | None) -> bool:
         return guild is None or self._door.rules(NAME).is_open(str(guild))

@@ -8,7 +8,7 @@ from discord import app_commands
 from discord.http import Route
 
 from channels import words
-from channels.commands import COMMANDS, WITH_NAME, Name
+from channels.commands import COMMANDS, FORMS, WITH_NAME, Name
 
 #: What a command is, in Discord's own form; the rest is what Discord adds.
 _FIELDS = (
@@ -49,11 +49,11 @@ class Givers(Protocol):
 
 def commands_of(takes: Givers) -> list[Command]:
     """All of them: in servers and direct messages, and wherever people are who have the app for themselves."""
-    plain = [name for name in COMMANDS if name not in WITH_NAME and name != "why"]
+    plain = [name for name in COMMANDS if name not in WITH_NAME and name not in ("why", "export")]
     made: list[Command] = [_plain(name, COMMANDS[name], takes) for name in plain]
     made += [_naming("model", words.MODEL_NAME, takes, takes.models)]
     made += [_naming("agent", words.AGENT_NAME, takes, takes.agents)]
-    made += [_why(takes), _why_this(takes), _ask(takes), _ask_about(takes)]
+    made += [_export(takes), _why(takes), _why_this(takes), _ask(takes), _ask_about(takes)]
     for command in made:
         command.allowed_contexts = app_commands.AppCommandContext(guild=True, dm_channel=True, private_channel=True)
         command.allowed_installs = app_commands.AppInstallationType(guild=True, user=True)
@@ -81,6 +81,15 @@ def _naming(what: Name, about: str, takes: Givers, names: Names) -> Command:
     )
     command.autocomplete("name")(complete)
     return command
+
+
+def _export(takes: Givers) -> Command:
+    @app_commands.describe(form=_described(words.EXPORT_FORM))
+    @app_commands.choices(form=[app_commands.Choice(name=form, value=form) for form in FORMS])
+    async def give(interaction: discord.Interaction, form: str = "") -> None:
+        await takes.command(interaction, "export", form)
+
+    return app_commands.Command(name="export", description=_described(COMMANDS["export"]), callback=give)
 
 
 def _why(takes: Givers) -> Command:

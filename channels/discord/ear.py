@@ -48,14 +48,15 @@ class Ear:
     """Takes in what people say, whether Discord tells of it or it is found later.
 
     Attributes:
-        gaps: has what is heard taken in behind what was not; to be set before anything is heard.
+        gaps_of: what has the messages of a place taken in behind what was not heard there, if this process hears it;
+            to be set before anything is heard.
 
     Args:
         api: logged in before anything is heard.
         serves: whether the bot answers in the server of that id.
     """
 
-    gaps: Gaps
+    gaps_of: Callable[[str], Gaps | None]
 
     def __init__(
         self,
@@ -91,7 +92,8 @@ class Ear:
                     await self._hear(call)
             except SurfaceError as error:
                 log.error("it cannot be seen who wrote a message: %s", error)
-                self.gaps.open(sent_at(message.id))
+                if gaps := self.gaps_of(place_of(guild_of(message), message.channel.id)):
+                    gaps.open(sent_at(message.id))
 
     async def _is_placed(self, message: discord.Message) -> bool:
         """See where a message was said, if nobody has told discord.py; whether that can be seen."""
@@ -100,13 +102,15 @@ class Ear:
                 message.channel = await self._api.channel(message.channel.id)
             except SurfaceError as error:
                 log.error("it cannot be seen where a message was said: %s", error)
-                self.gaps.open(sent_at(message.id))
+                if gaps := self.gaps_of(place_of(guild_of(message), message.channel.id)):
+                    gaps.open(sent_at(message.id))
                 return False
         return True
 
     async def _hear(self, call: Call) -> None:
+        gaps = self.gaps_of(call.inbound.place)
         try:
-            await self.gaps.hear(call)
+            await (gaps.hear(call) if gaps is not None else self.take(call))
         except StoreError as error:
             log.warning("a message cannot be kept yet: %s", error)
 

@@ -163,8 +163,8 @@ def threaded(call: Call) -> Call | None:
 
 
 def place(guild: int | None, channel: discord.abc.Snowflake) -> str:
-    """Where the conversation is: a channel with its threads, or direct messages; of a private thread, which not all
-    read who read the channel, the thread.
+    """Where the conversation is: a channel with its threads, direct messages, or a private thread, which has other
+    readers than its channel: what is remembered of it is theirs.
     """
     parent = channel.parent_id if isinstance(channel, discord.Thread) and not channel.is_private() else None
     return place_of(guild, parent or channel.id)

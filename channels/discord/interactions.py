@@ -3,15 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from math import inf
 from typing import Any
 
 import discord
 
 from channels import words
+from channels.calls import RefusedError
+from channels.channel import Priority, Surface
 from channels.commands import Asker, Name, Said
 from channels.context import about
-from channels.discord.answers import Answers
+from channels.discord.answers import ORIGINAL, Answers, Token
 from channels.discord.hearing import (
     NAME,
     aside,
@@ -28,7 +31,9 @@ from channels.discord.text import headline, quoted
 from channels.discord.visits import Visits
 from channels.discord.work import Work
 from channels.intake import Call, Intake
+from channels.seal import Seal
 from core.conversations import Conversations
+from core.errands import Errand, Errands
 from core.errors import StoreError, SurfaceError
 from core.inbound import Attachment, Inbound, storable
 from core.secrets import traced
@@ -38,6 +43,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds for which it is looked who asks. Discord: an interaction waits for 3 s.
 LOOK_SECONDS = 2.0
+#: Seconds that keeping what somebody asks for may take before it is acknowledged. Discord waits for 3.
+KEEP_SECONDS = 1.0
 
 #: Characters of a question that are shown above its answer, and of a message that is asked about.
 _MOST_ASKED, _MOST_ABOUT = 1500, 200
@@ -60,6 +67,9 @@ class Interactions:
     """Each is acknowledged at once, and what it asks for is checked here too, and not by Discord alone.
 
     Args:
+        seal: closes what lets the bot answer an interaction.
+        token: what one allows that was kept: see `Token`.
+        surface: the place with an address.
         take: takes in a question; raises `StoreError` if it cannot be kept.
     """
 
@@ -71,31 +81,86 @@ class Interactions:
         conversations: Conversations,
         work: Work,
         *,
+        errands: Errands,
+        seal: Seal,
         visits: Visits,
         take: Callable[[Call], Awaitable[None]],
+        surface: Callable[[Mapping[str, Any]], Surface],
+        token: Callable[[Mapping[str, Any]], Token],
     ) -> None:
         self._settings = settings
         self._answers = answers
         self._intake = intake
         self._work = work
+        self._errands = errands
+        self._seal = seal
+        self._surface = surface
+        self._token = token
         self._take = take
         self._visits = visits
         self._conversations = conversations
 
     async def command(self, interaction: discord.Interaction, name: Name, argument: str) -> None:
         """Do what a command asks for, and tell it to who gave it, and to nobody else."""
-        await self._give(interaction, lambda asker: self._intake.commands.run(name, argument, asker))
+        await self._give(interaction, lambda asker: self._intake.commands.run(name, argument, asker), (name, argument))
 
-    async def _give(self, interaction: discord.Interaction, do: Callable[[Asker], Awaitable[Said]]) -> None:
+    async def _give(
+        self,
+        interaction: discord.Interaction,
+        do: Callable[[Asker], Awaitable[Said]],
+        command: tuple[Name, str] | None = None,
+    ) -> None:
+        """Do something for somebody, and tell it to him alone; a `command` is kept until it is done."""
         if self._work.is_ending:
             return
         with self._work.under_way():
+            seen, errand = await self._seen(interaction), None
+            if command is not None and not seen.refusal:
+                errand, is_new = await self._kept(interaction, seen, *command)
+                if not is_new:  # another connection has told of it as well
+                    return
             await self._answers.acknowledge(interaction, ephemeral=True)
-            if refusal := (await self._seen(interaction)).refusal:
-                said = Said(refusal)
-            else:
-                said = await do(self._asker(interaction))
+            said = Said(seen.refusal) if seen.refusal else await do(self._asker(interaction))
             await self._answer(interaction, said)
+            if errand is not None:
+                await self._errands.done(errand)
+
+    async def again(self, errand: Errand) -> None:
+        """Do what a worker has left undone who is gone, and tell it to who has asked for it: where Discord does not
+        take that any more, in the conversation.
+        """
+        asked = errand.what["asker"]
+        asker = Asker(**{**asked, "until": inf, "spots": tuple(asked["spots"])})
+        refused = await self._intake.refusal(*_seen_by(errand), is_owed=True)
+        if refused is None:
+            said = await self._intake.commands.run(errand.what["name"], errand.what["argument"], asker)
+        else:
+            said = Said(words.of(asker.locale)(refused))
+        token = self._token(errand.what["by"])
+        try:
+            await token.edit(ORIGINAL, said.text, (), priority=Priority.FINAL, is_admitted=False)
+            if said.file is not None:
+                await token.attach(ORIGINAL, [said.file])
+        except RefusedError:
+            if "token" not in asker.address:
+                await self._surface({**asker.address, "apart": errand.key}).say(said.text, said.file)
+        await self._errands.done(errand)
+
+    async def _kept(
+        self, interaction: discord.Interaction, seen: _Seen, name: Name, argument: str
+    ) -> tuple[Errand, bool]:
+        """What somebody asks for, kept until it is done if that can be; and whether it is new."""
+        asker = self._asker(interaction)
+        by = {"application": str(interaction.application_id), "token": self._seal.close(interaction.token)}
+        told = {key: value for key, value in asdict(asker).items() if key != "until"}
+        who = {"visitor": seen.visitor and asdict(seen.visitor), "spot": asdict(seen.spot)}
+        errand = Errand(asker.event_key, {"name": name, "argument": argument, "asker": told, "by": by, **who})
+        try:
+            async with asyncio.timeout(KEEP_SECONDS):
+                return errand, await self._errands.keep(NAME, errand)
+        except (StoreError, TimeoutError) as error:
+            log.warning("what somebody asks for is not kept until it is done: %s", traced(error))
+            return errand, True
 
     async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
         """The models whose names have in them what was typed, those first that begin with it."""
@@ -214,7 +279,7 @@ class Interactions:
         }
         if _is_aside(interaction):
             where, session = aside(user.id, channel.id)
-            address |= {"application": str(interaction.application_id), "token": interaction.token}
+            address |= {"application": str(interaction.application_id), "token": self._seal.close(interaction.token)}
         return Asker(
             session_id=session,
             place=where,
@@ -253,6 +318,12 @@ def _inbound(
         brings=brings,
         spots=asker.spots,
     )
+
+
+def _seen_by(errand: Errand) -> tuple[Visitor, Spot]:
+    """Who has asked for it, and where."""
+    visitor, spot = errand.what["visitor"], errand.what["spot"]
+    return Visitor(**visitor), Spot(**spot)
 
 
 def _typed(typed: str, names: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from channels import words
 from channels.channel import Button
-from channels.commands import Asker, Commands, Name
+from channels.commands import FORMS, Asker, Commands, Name
 from channels.slack.hearing import NAME, root_of, spots
 from channels.slack.people import People
 from channels.slack.private import Handed, Private, Visitor
@@ -49,7 +49,9 @@ COMMANDS: Mapping[str, Command] = {
     "/agent": Command("agent", "See or choose the agent that answers you here", "[name]"),
     "/why": Command("why", "What your latest answer here was made of, for you alone", "[turn]"),
     "/model": Command("model", "See or choose the model that answers you here", "[name]"),
-    "/export": Command("export", "A conversation of yours here as a file for you", question=words.WHICH_TO_EXPORT),
+    "/export": Command(
+        "export", "A conversation of yours here as a file for you", "[json]", question=words.WHICH_TO_EXPORT
+    ),
 }
 
 #: How many conversations there are to choose from, at the most.
@@ -75,6 +77,7 @@ class SlashCommands:
             SurfaceError: who has given it cannot be told.
         """
         visitor, command = Visitor.of_command(body), COMMANDS[body["command"]]
+        argument = str(body.get("text") or "").strip()
         locale = await words.told(self._people.locale(visitor.team, visitor.user))
         try:
             found = await self._conversations.recent(visitor.place, visitor.user, MOST)
@@ -83,10 +86,12 @@ class SlashCommands:
             await self._private.answer(visitor, words.of(locale).sorry(error.public))
             return
         if command.question and len(found) > 1:
-            await self._private.ask(visitor, words.of(locale)(command.question), _choices(command.name, found))
+            wanted = next((form for form in FORMS if form == argument.lower()), "")
+            choices = _choices(command.name, wanted, found)
+            await self._private.ask(visitor, words.of(locale)(command.question), choices)
             return
         session = found[0].session_id if found else None
-        await self._do(command.name, str(body.get("text") or ""), visitor, session, locale)
+        await self._do(command.name, argument, visitor, session, locale)
 
     async def pick(self, body: Mapping[str, Any], id_: str) -> None:
         """Do what was asked for in the conversation that was chosen.
@@ -98,12 +103,13 @@ class SlashCommands:
             SurfaceError: who has pressed it cannot be told.
         """
         visitor = Visitor.of_press(body)
-        name, _, session = id_.removeprefix(PICK).partition(":")
+        wish, _, session = id_.removeprefix(PICK).partition(":")
+        name, _, argument = wish.partition(" ")
         command = next((command for command in COMMANDS.values() if command.name == name), None)
         if command is None or not session.startswith(f"{visitor.place}:"):
             return
         locale = await words.told(self._people.locale(visitor.team, visitor.user))
-        await self._do(command.name, "", visitor, session, locale, replaces=True)
+        await self._do(command.name, argument, visitor, session, locale, replaces=True)
 
     async def _do(
         self, name: Name, argument: str, visitor: Visitor, session: str | None, locale: str, *, replaces: bool = False
@@ -138,5 +144,6 @@ def asking(visitor: Visitor, session: str | None, root: str, locale: str) -> Ask
     )
 
 
-def _choices(name: Name, found: Sequence[Recent]) -> list[Button]:
-    return [Button(f"{PICK}{name}:{one.session_id}", titled(one.first.text) or "…") for one in found]
+def _choices(name: Name, argument: str, found: Sequence[Recent]) -> list[Button]:
+    wish = f"{name} {argument}".rstrip()
+    return [Button(f"{PICK}{wish}:{one.session_id}", titled(one.first.text) or "…") for one in found]

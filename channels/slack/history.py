@@ -47,25 +47,37 @@ class History:
         Raises:
             SurfaceError: Slack is out of reach, or does not take the token.
         """
-        users = dict[str, str]()
+        selves = dict[str, Answer]()
         for place in places:
             _, team, channel = place.id.split(":")
             try:
-                user = users[team] = users.get(team) or await self._user(team)
+                own = selves[team] = selves.get(team) or await self._self(team)
                 messages = await self._said(team, channel, list(filter(None, map(root_of, place.sessions))), since)
+                is_shared = await self._is_shared(team, channel, messages)
             except RefusedError as refusal:
                 self._skip(place, refusal)
                 continue
-            about = {"team_id": team, "authorizations": [{"team_id": team, "user_id": user}]}
+            authorization = {"team_id": team, "user_id": own["user_id"], "enterprise_id": own.get("enterprise_id")}
+            about = {"team_id": team, "authorizations": [authorization], "is_ext_shared_channel": is_shared}
             calls = (self._hear({**about, "event": _event(channel, message)}) for message in messages)
             yield [call for call in calls if call is not None]
 
-    async def _user(self, team: str) -> str:
-        """The user that the app is in a workspace."""
+    async def _self(self, team: str) -> Answer:
+        """The user that the app is in a workspace, and the organisation that this is of."""
         budget = self._api.budget(("auth.test", team), PROOFS)
         answer = await self._api.at(team).call("auth.test", {}, budget, priority=Priority.LOOK, reads=True)
         assert answer is not None, "only a tick may be dropped"
-        return str(answer["user_id"])
+        return answer
+
+    async def _is_shared(self, team: str, channel: str, messages: Sequence[Answer]) -> bool | None:
+        """Whether a channel is shared with another organisation, as an event tells; unknown where only people of the
+        workspace speak. One that several workspaces of an organisation have is not.
+        """
+        if {message.get("user_team") or message.get("team") or team for message in messages} <= {team}:
+            return None
+        budget, about = self._api.budget(("conversations.info", team), TIER_3), {"channel": channel}
+        answer = await self._api.at(team).call("conversations.info", about, budget, priority=Priority.LOOK, reads=True)
+        return bool((answer or {}).get("channel", {}).get("is_ext_shared"))
 
     async def _said(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
         """What was said in a channel, and in those of its threads that have news.

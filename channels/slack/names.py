@@ -54,7 +54,7 @@ class Names:
         budget = self._api.budget(("usergroups.list", team), TIER_2)
         try:
             async with asyncio.timeout(self._patience):
-                api, about = self._api.at(team), {"include_disabled": True}
+                api, about = self._api.at(team), {"include_disabled": True, "team_id": team}
                 answer = await api.call("usergroups.list", about, budget, reads=True)
             names = {group["id"]: str(group["handle"]) for group in (answer or {}).get("usergroups", ())}
         except RefusedError as refusal:

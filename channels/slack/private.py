@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from channels.calls import RefusedError
 from channels.channel import Button, File
 from channels.slack.api import SlackApi
 from channels.slack.blocks import content
@@ -140,7 +141,10 @@ class Private:
             SurfaceError: he cannot be told.
         """
         how = {"replace_original": True} if replaces else {"response_type": "ephemeral"}
-        await self._api.respond(visitor.response_url, {**_QUIET, **content(text), **how})
+        try:
+            await self._api.respond(visitor.response_url, {**_QUIET, **content(text), **how})
+        except RefusedError:  # it was good for half an hour
+            await self.whisper(visitor, text)
 
     async def ask(self, visitor: Visitor, text: str, choices: Sequence[Button]) -> None:
         """Have him choose.

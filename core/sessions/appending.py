@@ -1,6 +1,7 @@
 """Writing what an event brings: once, and only to the life of the session that it belongs to."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -44,17 +45,18 @@ class Appender:
     created_at: float
     fence: Fence | None = None
 
-    async def append(self, event: Event, row: Row, tokens: int) -> None:
+    async def append(self, event: Event, row: Row, tokens: int, spoken: Mapping[str, Any] | None = None) -> None:
         """Whoever is cancelled meanwhile lets it come to its end: nothing may be stored once he is gone."""
-        writing = asyncio.create_task(self._append(event, row, tokens), name="append")
+        writing = asyncio.create_task(self._append(event, row, tokens, spoken), name="append")
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
             await asyncio.gather(writing, return_exceptions=True)
             raise
 
-    async def _append(self, event: Event, row: Row, tokens: int) -> None:
-        values = {"session": self.session, "generation": self.generation, **columns(row, tokens)}
+    async def _append(self, event: Event, row: Row, tokens: int, spoken: Mapping[str, Any] | None) -> None:
+        of_life = {"session": self.session, "generation": self.generation, "spoken": spoken}
+        values = {**of_life, **columns(row, tokens)}
         if not event.actions.state_delta and not row.blobs and await self._insert(event, values):
             return
         async with self.database.write() as connection:
@@ -129,7 +131,7 @@ def _life(session: Any, generation: Any, born: Any, is_own: sa.ColumnElement[boo
 
 def _make_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
     """One row, if the session has no calls that wait for what the row brings."""
-    names = [column.name for column in messages.c if column is not messages.c.id]
+    names = [column.name for column in messages.c if column.name not in ("id", "covers")]
     life = _life(
         sa.bindparam("session", type_=sa.Text),
         sa.bindparam("generation", type_=sa.Integer),

@@ -21,10 +21,11 @@ INTERRUPTED = "interrupted, may have taken effect"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A stored event and the tokens that it costs."""
+    """A stored event, the tokens that it costs, and its place among all of its session."""
 
     event: Event
     tokens: int
+    id: int = 0
 
 
 def is_user_message(event: Event) -> bool:
@@ -33,23 +34,33 @@ def is_user_message(event: Event) -> bool:
 
 
 def token_budget_truncate(
-    entries: Sequence[Entry], budget: int | None = None, *, turns: int = TURNS, label: str = "a session"
+    entries: Sequence[Entry],
+    budget: int | None = None,
+    *,
+    turns: int = TURNS,
+    covers: int = -1,
+    label: str = "a session",
 ) -> list[Entry]:
     """The newest entries that fit into `budget` tokens (None or 0: 32,000) and into `turns` turns.
 
     When all fit, nothing is changed. When something is cut, that is logged, and what is left begins with a
     user's message, never with a tool's answer. Kept whatever the budget: the newest user's message, calls
     that wait for their answers (with the message that led to them), and compactions.
+
+    Args:
+        covers: what stands at this place and before is told in a summary, and not kept but for calls that wait.
     """
     budget = budget or DEFAULT_BUDGET
     newest = max((i for i, entry in enumerate(entries) if is_user_message(entry.event)), default=None)
     kept = _untouchable(entries) | ({newest} if newest is not None else set())
     start = _start_of_fitting(entries, budget - sum(entries[i].tokens for i in kept), turns, kept)
-    if start == 0:
+    told = sum(entry.id <= covers for entry in entries)
+    if start <= told == 0:
         return list(entries)
-    kept.update(range(_safe_start(entries, start), len(entries)))
+    kept.update(range(_safe_start(entries, max(start, told)), len(entries)))
     kept |= _with_calls(entries, kept)
-    logger.warning("the history of %s is cut to its newest %d events", label, len(kept))
+    if start > told:
+        logger.warning("the history of %s is cut to its newest %d events", label, len(kept))
     return [entries[i] for i in sorted(kept)]
 
 

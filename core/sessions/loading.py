@@ -6,7 +6,7 @@ of its messages. Only longer turns, and calls that wait, take further ones.
 
 import asyncio
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from core.sessions import scopes
 from core.sessions.extent import Extent, extent
 from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, sendable, token_budget_truncate
 from core.sessions.record import Rebuilder, Row, parsed, references, restored
+from core.sessions.summaries import shown
 from core.store.database import Database
 from core.store.schema import blobs, messages, sessions, state
 from core.store.statement import Statement
@@ -35,6 +36,7 @@ class Message(NamedTuple):
 
     Attributes:
         waits: whether it holds calls that wait.
+        covers: of a summary, the last message that it tells of; else 0.
     """
 
     id: int
@@ -43,6 +45,7 @@ class Message(NamedTuple):
     tokens: int
     waits: bool
     created_at: float
+    covers: int = 0
 
 
 class Life(NamedTuple):
@@ -105,7 +108,7 @@ async def opened(
             case _Part.STATE:
                 values.append((word, text, json))
             case _:
-                found[part][id_] = Message(id_, word, text, number, json not in (None, "{}"), at)
+                found[part][id_] = Message(id_, word, text, number, json not in (None, "{}"), at, until)
     if life is None or (life.app, life.user_id) != (home or app, user_id):
         return None
     return Opened(life._replace(app=app), scopes.merged(values), found[_Part.NEWEST], found[_Part.HELD])
@@ -126,7 +129,8 @@ def _opening(dialect: str) -> sa.CompoundSelect[Any]:
     def said(number: _Part, limit: int, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
         c = messages.c
         held = text(c.held).label("held")
-        query = part(number, c.id, c.role, c.event, c.tokens, held, c.created_at, zero.label("until"))
+        covers = sa.func.coalesce(c.covers, zero).label("until")
+        query = part(number, c.id, c.role, c.event, c.tokens, held, c.created_at, covers)
         newest_first = query.where(of_this_life, *where).order_by(c.id.desc()).limit(sa.literal_column(str(limit)))
         return sa.select(*newest_first.subquery().c)
 
@@ -163,39 +167,58 @@ class Loader:
     agent: str = ""
 
     async def load(self) -> tuple[list[Event], Extent]:
-        """What of the history is sent to the model, oldest first, and how much of it that is."""
-        rows = await self._rows()
+        """What of the history is sent to the model, oldest first, and how much of it that is: the summary, if there is
+        one, and what it does not tell of.
+        """
+        summary, covers, budget = self._summary, 0, self.budget or DEFAULT_BUDGET
+        if summary is not None:
+            covers, budget = summary.covers, max(1, budget - summary.tokens)
+        rows = await self._rows(covers)
         entries = await self._entries([rows[id_] for id_ in sorted(rows)])
-        kept = token_budget_truncate(entries, self.budget, label=f"session {self.session}")
-        of_all = extent(entries, kept, budget=self.budget, until=max(rows, default=0))
-        return sendable([entry.event for entry in kept]), of_all
+        kept = token_budget_truncate(entries, budget, covers=covers, label=f"session {self.session}")
+        untold = [entry for entry in entries if entry.id > covers or entry in kept]
+        of_all = extent(untold, kept, budget=self.budget, until=max(rows, default=0))
+        if summary is None:
+            return sendable([entry.event for entry in kept]), of_all
+        told = shown(parsed(summary.event, summary.id))
+        events = [*told, *sendable([entry.event for entry in kept])]
+        return events, replace(of_all, tokens=of_all.tokens + summary.tokens)
 
-    async def _rows(self) -> dict[int, Message]:
-        rows = await self._newest()
+    @property
+    def _summary(self) -> Message | None:
+        newest = max((id_ for id_, row in self.opened.held.items() if row.covers), default=None)
+        return None if newest is None else self.opened.held[newest]
+
+    async def _rows(self, covers: int) -> dict[int, Message]:
+        rows = await self._newest(covers)
         if not rows:
             return rows
         oldest = min(rows)
         if not any(row.role == "user" for row in rows.values()):
             rows |= await self._read(messages.c.id < oldest, messages.c.role == "user", limit=1)
         for row in self.opened.held.values():
-            if row.id < oldest:
+            if row.id < oldest and not row.covers:
                 rows |= await self._turn_of(row.id) if row.waits else {}  # what led to a call comes along
                 rows[row.id] = row
         return rows
 
-    async def _newest(self) -> dict[int, Message]:
-        """A row more than fits, if there is one: so that a cut is known to be one."""
+    async def _newest(self, covers: int) -> dict[int, Message]:
+        """What no summary tells of; a row more than fits, if there is one: so that a cut is known to be one."""
         rows: dict[int, Message] = {}
         batch: Mapping[int, Message] = self.opened.newest
         tokens = turns = 0
         while batch:
             for id_ in sorted(batch, reverse=True):
+                if id_ <= covers:
+                    return rows
+                if batch[id_].covers:
+                    continue
                 rows[id_] = batch[id_]
                 tokens += rows[id_].tokens
                 turns += rows[id_].role == "user"
                 if tokens > (self.budget or DEFAULT_BUDGET) or turns > TURNS:
                     return rows
-            batch = await self._read(messages.c.id < min(rows), limit=BATCH) if len(batch) == BATCH else {}
+            batch = await self._read(messages.c.id < min(batch), limit=BATCH) if len(batch) == BATCH else {}
         return rows
 
     async def _turn_of(self, id_: int) -> dict[int, Message]:
@@ -207,7 +230,7 @@ class Loader:
         c = messages.c
         query = (
             sa.select(c.id, c.role, c.event, c.tokens, c.held, c.created_at)
-            .where(c.session == self.session, c.generation == self.opened.life.generation, *where)
+            .where(c.session == self.session, c.generation == self.opened.life.generation, c.covers.is_(None), *where)
             .order_by(c.id if oldest_first else c.id.desc())
             .limit(limit)
         )
@@ -229,7 +252,7 @@ class Loader:
             for i, (event, digests) in enumerate(zip(events, wanted, strict=True)):
                 events[i] = restored(event, data) if event and digests <= data.keys() else None
         whole = await self._rebuilt(rows, events) if any(event is None for event in events) else events
-        return [Entry(event, row.tokens) for row, event in zip(rows, whole, strict=True) if event]
+        return [Entry(event, row.tokens, row.id) for row, event in zip(rows, whole, strict=True) if event]
 
     async def _rebuilt(self, rows: Sequence[Message], whole: Sequence[Event | None]) -> list[Event | None]:
         """The events, those that are None made of the columns of their rows."""

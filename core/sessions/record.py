@@ -20,7 +20,8 @@ DEFAULT_AGENT = "lango_agent"
 #: Bytes larger than this are kept in `blobs`, once a session, instead of in each event that holds them.
 INLINE_BYTES = 1024
 
-_REFERENCE = b"parley-blob:sha256:"
+#: What stands in the place of such bytes, before their SHA-256.
+REFERENCE = b"parley-blob:sha256:"
 _ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event"}
 
 #: Fields that say where and when an event was, not what it brings.
@@ -108,11 +109,11 @@ def to_row(event: Event) -> Row:
     blobs: dict[str, bytes] = {}
 
     def referred(data: bytes) -> bytes:
-        if len(data) <= INLINE_BYTES and not data.startswith(_REFERENCE):
+        if len(data) <= INLINE_BYTES and not data.startswith(REFERENCE):
             return data
         digest = hashlib.sha256(data).hexdigest()
         blobs[digest] = data
-        return _REFERENCE + digest.encode()
+        return REFERENCE + digest.encode()
 
     light = _with_bytes(event, referred)
     return Row(
@@ -154,12 +155,12 @@ _COLUMNS = (
 
 def references(event: Event) -> set[str]:
     """The SHA-256 of each of the blobs that a stored event refers to."""
-    return {data.removeprefix(_REFERENCE).decode() for data in _all_bytes(event) if data.startswith(_REFERENCE)}
+    return {data.removeprefix(REFERENCE).decode() for data in _all_bytes(event) if data.startswith(REFERENCE)}
 
 
 def reference(digest: str) -> str:
     """How the JSON of a stored event refers to the blob with this SHA-256."""
-    data: str = json.loads(types.Blob(data=_REFERENCE + digest.encode()).model_dump_json(exclude_none=True))["data"]
+    data: str = json.loads(types.Blob(data=REFERENCE + digest.encode()).model_dump_json(exclude_none=True))["data"]
     return data
 
 
@@ -171,9 +172,9 @@ def restored(event: Event, blobs: Mapping[str, bytes]) -> Event:
     """
 
     def fetched(data: bytes) -> bytes:
-        if not data.startswith(_REFERENCE):
+        if not data.startswith(REFERENCE):
             return data
-        return blobs[data.removeprefix(_REFERENCE).decode()]
+        return blobs[data.removeprefix(REFERENCE).decode()]
 
     return _with_bytes(event, fetched)
 

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.history import INTERRUPTED, answering
 from core.sessions.record import columns, measured, parsed, reference, references, to_row
-from core.store.schema import approvals, artifacts, blobs, messages, tool_calls
+from core.store.schema import approvals, artifacts, blobs, memories, messages, tool_calls
 from core.tokens import estimate
 
 #: ADK: the names of the calls that ask a person.
@@ -61,7 +61,7 @@ async def reopen(connection: AsyncConnection, session_id: str, invocation_id: st
 
 async def rewind(connection: AsyncConnection, session_id: str, invocation_id: str, *, keeps_question: bool) -> None:
     """Take out of a session's history what a run has stored, its calls out of the journal, and what they have made and
-    asked people for, so that it runs anew.
+    asked people for and is remembered of it, so that it runs anew.
 
     The state stays as it is: what tools have changed of it, they have changed elsewhere as well.
 
@@ -77,6 +77,8 @@ async def rewind(connection: AsyncConnection, session_id: str, invocation_id: st
     await connection.execute(sa.delete(messages).where(of_run))
     for table in (tool_calls, artifacts, approvals):
         await connection.execute(sa.delete(table).where(table.c.session == session_id, table.c.run.in_(runs)))
+    said = [row.columns["event_id"] for row in stored if row is not question]
+    await connection.execute(sa.delete(memories).where(memories.c.session == session_id, memories.c.key.in_(said)))
     if question is not None:
         await connection.execute(sa.insert(messages).values(question.columns))
     for digest in {digest for row in stored for digest in references(row.event)}:

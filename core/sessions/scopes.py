@@ -25,6 +25,11 @@ def owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
     return {"app": app, "user": json.dumps([app, user_id]), "session": session_id}
 
 
+def is_of(owner: sa.ColumnElement[str], user_id: str) -> sa.ColumnElement[bool]:
+    """Whether the owner of something of the scope `user` is this one, whichever the app."""
+    return owner.endswith(f", {json.dumps(user_id)}]", autoescape=True)
+
+
 async def write(connection: AsyncConnection, of: Mapping[str, str], delta: Mapping[str, Any]) -> None:
     """Update the state by `delta`, whose keys carry ADK's prefixes; what is `temp:` is not kept."""
     rows = []

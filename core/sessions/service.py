@@ -26,9 +26,21 @@ from core.sessions.extent import Extent
 from core.sessions.history import is_user_message, sendable
 from core.sessions.loading import Life, Loader, opened
 from core.sessions.record import is_state_only, measured, media_size, stored
+from core.sessions.spoken import Spoken
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
-from core.store.schema import approvals, artifacts, blobs, feedback, messages, sessions, state, tool_calls, turns
+from core.store.schema import (
+    approvals,
+    artifacts,
+    blobs,
+    feedback,
+    memories,
+    messages,
+    sessions,
+    state,
+    tool_calls,
+    turns,
+)
 from core.tokens import TokenCounter
 
 T = TypeVar("T")
@@ -50,6 +62,7 @@ class StoredSession(Session):
     _generation: int = PrivateAttr(default=0)
     _created_at: float = PrivateAttr(default=0.0)
     _fence: Fence | None = PrivateAttr(default=None)
+    _spoken: Spoken | None = PrivateAttr(default=None)
     _extent: Extent = PrivateAttr(default=Extent())
 
     @property
@@ -66,8 +79,14 @@ class StoredSession(Session):
         """The turn that it was loaded for: what is appended belongs to that one's run as well."""
         return self._fence
 
-    def keep_to(self, fence: Fence | None) -> None:
-        self._fence = fence
+    def keep_to(self, fence: Fence | None, spoken: Spoken | None = None) -> None:
+        self._fence, self._spoken = fence, spoken
+
+    def spoken(self, event: Event) -> dict[str, Any] | None:
+        """Who says what the turn is asked, if that is the event."""
+        first = next(iter((event.content and event.content.parts) or ()), None)
+        is_asked = self._spoken is not None and first is not None and first.text == self._spoken.text
+        return self._spoken.to_json() if self._spoken is not None and is_asked and is_user_message(event) else None
 
 
 class SessionService(BaseSessionService):
@@ -214,7 +233,8 @@ class SessionService(BaseSessionService):
         event, row = (await asyncio.to_thread(stored, event)) if media_size(event) > _HEAVY else stored(event)
         words, tokens = measured(event)
         tokens += await self._counter.count(words)
-        await self._persist(partial(appender.append, event, row, tokens), session.id)
+        spoken = session.spoken(event)
+        await self._persist(partial(appender.append, event, row, tokens, spoken), session.id)
         session.last_update_time = event.timestamp
         self._commit_event_to_session(session, event)
         if is_user_message(event):  # what an earlier turn left open stays unanswered now
@@ -320,6 +340,7 @@ async def _forget(connection: AsyncConnection, session_id: str) -> None:
     its_files = (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)
     await connection.execute(sa.delete(artifacts).where(its_files))
     await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
+    await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
     await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
 
 

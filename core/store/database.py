@@ -70,9 +70,12 @@ class Database:
     @property
     def now(self) -> sa.ColumnElement[float]:
         """Seconds since 1970, by the database's clock: the same for all processes that use it."""
-        if self.is_sqlite:
-            return sa.literal(time.time(), sa.Double)
-        return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+        return self.clock(self.engine.dialect.name, sa.literal(time.time(), sa.Double))
+
+    @staticmethod
+    def clock(dialect: str, own: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
+        """`now`; on SQLite what this process has for it."""
+        return own if dialect == "sqlite" else sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
@@ -99,16 +102,19 @@ class Database:
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         """The rows of one statement, a transaction of its own: one round trip, by the driver itself.
 
+        Where a statement is several on SQLite, they are one transaction, and the rows those of the first.
+
         Raises:
             ValueError: a stored text is not UTF-8.
+            IntegrityError: it contradicts what is there.
         """
         prepared = self._prepared.get(statement)
         if prepared is None:
             prepared = self._prepared[statement] = statement.prepared(self.engine.dialect)
-        arguments = prepared.arguments(values)
+        asked = [(step.sql, step.arguments(values)) for step in prepared.steps]
         with store_errors():
             async with self._writing if prepared.writes else nullcontext():
-                return await self._singles.ask(prepared.sql, arguments)
+                return await self._singles.ask(*asked)
 
     async def aclose(self) -> None:
         await self._singles.aclose()
@@ -135,7 +141,13 @@ def _read_json(text: str) -> Any:
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver's own idea of when a transaction begins stays out of it
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000", "foreign_keys=ON"):
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "busy_timeout=10000",
+        "foreign_keys=ON",
+        "secure_delete=ON",
+    ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

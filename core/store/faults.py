@@ -4,7 +4,12 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError
+from asyncpg.exceptions import (
+    IntegrityConstraintViolationError,
+    InterfaceError,
+    InternalClientError,
+    PostgresError,
+)
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -47,13 +52,15 @@ def store_errors() -> Iterator[None]:
     """Raises `StoreError` for what goes wrong with the database.
 
     Raises:
-        IntegrityError: as it comes, for that is an answer.
+        IntegrityError: for that is an answer.
         ValueError: a stored text is not UTF-8.
     """
     try:
         yield
     except IntegrityError:
         raise
+    except (sqlite3.IntegrityError, IntegrityConstraintViolationError) as error:
+        raise IntegrityError(None, None, error) from error
     except _FAULTS as error:
         fault: BaseException = error
         while fault.__cause__ is not None:

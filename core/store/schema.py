@@ -20,6 +20,7 @@ Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 #: begun or reset, or its state changed; its messages know their own times. `model` is the one that was chosen for it,
 #: by its full name (null: the default), `agent` the agent (null: as the rules on places say), and `muted` keeps the bot
 #: from answering there uncalled: a reset changes none of them. `app` is the default agent's, whichever answers.
+#: `folder` is the worker that is making a summary of what was said there.
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -32,6 +33,7 @@ sessions = sa.Table(
     sa.Column("model", sa.Text),
     sa.Column("agent", sa.Text),
     sa.Column("muted", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("folder", sa.Text),
 )
 sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
@@ -196,14 +198,27 @@ pulse = sa.Table(
     sa.Column("at", sa.Double, nullable=False),
 )
 
-#: A platform's adapter, over all workers: the one that hears, where only one may, and until when all that was said has
-#: been heard.
+#: What somebody has asked for that is no message, until it is done by its `owner`: see `core.errands`.
+errands = sa.Table(
+    "errands",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("channel", sa.Text, nullable=False),
+    sa.Column("what", sa.JSON, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("begun_at", sa.Double, nullable=False),
+)
+
+#: A platform's adapter, over all workers, or a part of what it hears: the worker that hears it, where only one may, and
+#: the one that `wanted` to; until when all that was said has been heard; and when the next one may begin to hear it.
 channels = sa.Table(
     "channels",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("leader", sa.Text),
+    sa.Column("wanted", sa.Text),
     sa.Column("heard_at", sa.Double),
+    sa.Column("free_at", sa.Double),
 )
 
 #: One call of a tool, from before it is made: `begun`, then `ended` with its result, as the model is told it, and with
@@ -229,6 +244,8 @@ tool_calls = sa.Table(
 #: for what carries no words (an agent's checkpoint, a compaction, an error). `tokens` is what it costs to send.
 #: `held` keeps a row from being cut out of the history: the long-running calls that it made, each with whether
 #: it was answered, until the turn after the last answer; empty for ever (a compaction); null for all others.
+#: `covers` is, of a summary, the last message that it tells of: what came before is not sent any more. `spoken` is, of
+#: what people said, who they are: see `core.sessions.spoken`.
 messages = sa.Table(
     "messages",
     metadata,
@@ -242,12 +259,14 @@ messages = sa.Table(
     sa.Column("tool_calls", sa.JSON, nullable=False),
     sa.Column("tokens", sa.Integer, nullable=False),
     sa.Column("held", sa.JSON(none_as_null=True)),
+    sa.Column("covers", sa.BigInteger),
+    sa.Column("spoken", sa.JSON(none_as_null=True)),
     sa.Column("event_id", sa.Text),
     sa.Column("event", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
 )
-#: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where it knows nothing
-#: of the table yet. (Without, it reads and sorts the whole history, of which it expects little.)
+#: PostgreSQL: with the generation in it, a life's newest messages are found in their order, also where nothing is known
+#: of the table yet. (Without, the whole history is read and sorted, since little is expected of it.)
 sa.Index("ix_messages_life", messages.c.session, messages.c.id, messages.c.generation)
 sa.Index("ix_messages_event_id", messages.c.session, messages.c.event_id, unique=True)
 sa.Index(
@@ -290,7 +309,8 @@ vault = sa.Table(
 )
 
 #: What tools have made: each version of a file, by its name and whose it is (`scope` and `owner` as in `state`). `run`
-#: is the ADK invocation that has saved it, in that `session`; `part` what there is of it besides its bytes.
+#: is the ADK invocation that has saved it, in that `session`, and `turn` the turn that ran it; `part` what there is of
+#: it besides its bytes.
 artifacts = sa.Table(
     "artifacts",
     metadata,
@@ -301,6 +321,7 @@ artifacts = sa.Table(
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("session", sa.Text),
     sa.Column("run", sa.Text),
+    sa.Column("turn", sa.Text),
     sa.Column("kind", sa.Text),
     sa.Column("is_text", sa.Boolean, nullable=False),
     sa.Column("part", sa.Text, nullable=False),
@@ -310,3 +331,19 @@ artifacts = sa.Table(
     sa.UniqueConstraint("scope", "owner", "name", "version"),
 )
 sa.Index("ix_artifacts_session_run", artifacts.c.session, artifacts.c.run)
+
+#: What an agent (`app`) was told to remember of what was said at a place (`user_id`), once by its `key`; what came of a
+#: `session` goes with it.
+memories = sa.Table(
+    "memories",
+    metadata,
+    sa.Column("id", Serial, primary_key=True, autoincrement=True),
+    sa.Column("app", sa.Text, nullable=False),
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("session", sa.Text, index=True),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.UniqueConstraint("app", "user_id", "key"),
+)

@@ -12,10 +12,15 @@ from core.store.address import ANSWER_TIMEOUT
 FREE_TIMEOUT = 30.0
 
 
+#: A statement in the driver's own words, and its arguments.
+Asked = tuple[str, list[Any]]
+
+
 class Singles(Protocol):
     """Runs statements in the driver's own words."""
 
-    async def ask(self, sql: str, arguments: list[Any]) -> list[tuple[Any, ...]]: ...
+    async def ask(self, first: Asked, *more: Asked) -> list[tuple[Any, ...]]:
+        """The rows of the first; all of them are one transaction."""
 
     async def aclose(self) -> None: ...
 
@@ -38,26 +43,49 @@ class _Connection:
 
 
 class SqliteSingles:
-    """A connection to SQLite that is never in a transaction for longer than a statement, so that all can use it."""
+    """A connection to SQLite that is never in a transaction for longer than a statement, so that all can use it; and
+    one for what takes several, one after the other.
+    """
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
         self._connecting = asyncio.Lock()
         self._connection: _Connection | None = None
+        self._several: _Connection | None = None
 
-    async def ask(self, sql: str, arguments: list[Any]) -> list[tuple[Any, ...]]:
+    async def ask(self, first: Asked, *more: Asked) -> list[tuple[Any, ...]]:
+        if more:
+            return await self._ask_together(first, *more)
         connection = self._connection or await self._connect()
         try:
-            rows: list[tuple[Any, ...]] = await connection.driver.execute_fetchall(sql, arguments)
+            rows: list[tuple[Any, ...]] = await connection.driver.execute_fetchall(*first)
         except Exception:  # a query that broke off would hold on to its moment: others would see nothing newer
             await self.aclose()
             raise
         return rows
 
+    async def _ask_together(self, first: Asked, *more: Asked) -> list[tuple[Any, ...]]:
+        """Nobody else writes meanwhile: the caller has seen to that."""
+        connection = self._several or await _Connection.of(self._engine)
+        self._several = None
+        try:
+            ask = connection.driver.execute_fetchall
+            await ask("BEGIN IMMEDIATE")
+            rows: list[tuple[Any, ...]] = await ask(*first)
+            for asked in more:
+                await ask(*asked)
+            await ask("COMMIT")
+        except BaseException:
+            await connection.aclose()  # and what it has begun with it
+            raise
+        self._several = connection
+        return rows
+
     async def aclose(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.aclose()
+        for connection in (self._connection, self._several):
+            if connection is not None:
+                await connection.aclose()
+        self._connection = self._several = None
 
     async def _connect(self) -> _Connection:
         async with self._connecting:
@@ -79,7 +107,9 @@ class PostgresSingles:
         for _ in range(most):
             self._free.put_nowait(None)
 
-    async def ask(self, sql: str, arguments: list[Any]) -> list[tuple[Any, ...]]:
+    async def ask(self, first: Asked, *more: Asked) -> list[tuple[Any, ...]]:
+        assert not more, "PostgreSQL does with one"
+        sql, arguments = first
         async with asyncio.timeout(FREE_TIMEOUT):
             connection = await self._free.get()
         try:

@@ -39,7 +39,12 @@ PLACE = re.compile(
 WITHIN = 30.0
 
 #: What is another each time, and what the page has in its place.
-CHANGING = {r"\d{17,}": "...", r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?": "...", r"`[0-9a-f]{10}`": "`...`"}
+CHANGING = {
+    r"\d{17,}": "...",
+    r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?": "...",
+    r"`[0-9a-f]{10}`": "`...`",
+    r"@S0[A-Z0-9]{9}": "@oncall",
+}
 
 #: What tells of an answer that does not stand yet: a placeholder (of a stream, its task), a button, a receipt.
 PASSING = re.compile(r": (✓ )?…$|\[ Stop \]|👀", re.M)
@@ -156,6 +161,49 @@ SCENES = (
         =
         ada: /press answer
         ~ Air scatters
+        ~ Regenerate
+        =
+        """,
+    ),
+    Scene(
+        "edit-calls",
+        "discord",
+        "oncall",
+        """
+        ada: who is on call?
+        ada: /edit @parley who is on call?
+        ~ Linus is.
+        ~ Regenerate
+        =
+        """,
+    ),
+    Scene(
+        "group",
+        "slack",
+        "pager",
+        """
+        + ada asks about a group
+        ~ Ada and Grace
+        =
+        + what the model read
+        """,
+    ),
+    Scene(
+        "bots",
+        "slack",
+        "robots",
+        """
+        + a robot calls the bot
+        =
+        """,
+    ),
+    Scene(
+        "free",
+        "discord",
+        "help-desk",
+        """
+        ada: how do I undo a commit?
+        ~ git reset
         ~ Regenerate
         =
         """,
@@ -349,6 +397,7 @@ def script(held: asyncio.Event) -> Callable[[Asked], Turn]:
         "planets": ["Eight."],
         "light one": ["That, too."],
         "dark mode": ["Why not?"],
+        "oncall": ["Ada and Grace."],
         "ship": ["Ship it when it is green.", "On Monday."],
         "sail": ["At dawn."],
         "bad": ["It is: the disk is full."],
@@ -438,6 +487,14 @@ class _Stage:
                 await self._slack.wait_for(lambda: channel.prompts, timeout=WITHIN)
                 self._lines += ["grace opens the direct messages; Slack suggests:"]
                 self._lines += [f"    [ {title} ]" for title, _ in channel.prompts]
+            case "ada asks about a group":
+                group = self._slack.add_group("oncall", ["ada", "grace"])
+                text = f"<@{self._slack.bot_user_id}> who is in <!subteam^{group.id}>?"
+                await self._slack.say("ada", self._scene.where, text)
+                self._lines += ["ada types  @parley who is in @oncall?"]
+            case "a robot calls the bot":
+                await self._slack.bot_says("robot", self._scene.where, f"<@{self._slack.bot_user_id}> hello?")
+                self._lines += ["a robot calls the bot:  @parley hello?"]
             case "session":
                 said = desk.said
                 assert said is not None
@@ -490,6 +547,7 @@ async def main(names: Sequence[str] = ()) -> None:
             model,
             {"chart.py": TOOL},
             TOOLS="chart:report",
+            DISCORD_FREE_CHANNELS=discord.add_channel("help-desk").id,
             MODELS="openai/scripted,openai/other",
         ),
     ):

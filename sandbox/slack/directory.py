@@ -42,7 +42,8 @@ class Directory:
             "team_id": self._workspace.team_id,
             "user_id": self._workspace.bot.id,
             "bot_id": self._workspace.bot_id,
-            "is_enterprise_install": False,
+            "is_enterprise_install": self._workspace.enterprise_id is not None,
+            **({"enterprise_id": self._workspace.enterprise_id} if self._workspace.enterprise_id else {}),
         }
 
     def team_info(self, arguments: Arguments) -> dict[str, Any]:

@@ -134,15 +134,16 @@ class Events:
         """Whether people of another workspace are in a channel."""
         place = self._workspace.channels.get(channel)
         known = map(self._workspace.users.get, place.members) if place else ()
-        return any(user is not None and user.team not in ("", self._workspace.team_id) for user in known)
+        return any(user is not None and user.team_id not in ("", self._workspace.team_id) for user in known)
 
     def _send(self, event: dict[str, Any]) -> None:
+        enterprise = self._workspace.enterprise_id
         authorization = {
-            "enterprise_id": None,
-            "team_id": self._workspace.team_id,
+            "enterprise_id": enterprise,
+            "team_id": None if enterprise else self._workspace.team_id,
             "user_id": self._workspace.bot.id,
             "is_bot": True,
-            "is_enterprise_install": False,
+            "is_enterprise_install": enterprise is not None,
         }
         self._deliver(
             {

@@ -34,7 +34,7 @@ class Running(Protocol):
 
 
 class Program:
-    """`python -m bot COMMAND`, in a folder of its own."""
+    """`python -m bot COMMAND`, in a folder of its own; a command may have arguments behind it."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder
@@ -61,7 +61,7 @@ class Program:
         """Start the process, as an operator does."""
         with self.logs.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "bot", command),
+                *(sys.executable, "-m", "bot", *command.split()),
                 cwd=self.folder,
                 env={**inherited(), **self.settings},
                 stdin=asyncio.subprocess.PIPE,

@@ -18,7 +18,7 @@ def live(folder: str, settings: Mapping[str, str], command: str, typed: str, log
     os.close(said)
     os.chdir(folder)
     os.environ.update(settings)
-    sys.argv = ["bot", command]
+    sys.argv = ["bot", *command.split()]
     from bot.cli import main  # noqa: PLC0415 - imported long ago, and not by whoever asks for this module's name
 
     main()

@@ -102,3 +102,26 @@ async def test_a_second_process_on_one_sqlite_file_says_who_holds_it_and_stops(
         assert "DATABASE_URL" in said
     bot.answer = lambda _asked: "Still here."
     await bot.ask(platform, platform.talk(), "hello?", "Still here.")
+
+
+async def test_each_worker_hears_some_shards_of_discord_and_those_of_one_that_dies_the_other_hears(
+    start: Start, postgres: str, discord: DiscordSandbox, tmp_path: Path
+) -> None:
+    discord.recommend_shards(2, at_once=2)
+    settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
+    one = await start(**settings)
+    (tmp_path / "other").mkdir()
+    other = await start(folder=tmp_path / "other", **settings)
+    one.answer = other.answer = lambda _asked: "Here."
+    await discord.wait_for(lambda: len(discord.sessions) == 3 and discord.connected == 2, timeout=30)
+    assert "this worker hears the shards 0, 1 of 2" in one.program.log
+    number = (int(discord.guild_id) >> 22) % 2
+    hears = next(bot for bot in (one, other) if f"this worker hears the shards {number} of 2" in bot.program.log)
+    platform = next(platform for platform in one.platforms if platform.name == "discord")
+    talk = platform.talk()
+    await one.ask(platform, talk, "hello?", "Here.")
+    await platform.wait_for(lambda: "Regenerate" in talk.labels())
+    await hears.program.end(signal.SIGKILL)
+    await platform.wait_for(lambda: discord.connected == 1)
+    await talk.say("anybody there?")
+    await platform.wait_for(lambda: [reply.text for reply in talk.replies()] == ["Here.", "Here."], timeout=15)

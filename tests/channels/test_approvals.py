@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from channels import words
 from core.approvals import OTHERS
+from core.files import make_file
 from core.store.schema import approvals, state
 from core.tools import Tool, adapt
 from core.visitors import NOWHERE, Visitor
@@ -89,6 +90,21 @@ async def test_a_call_is_shown_with_its_arguments_and_made_when_it_is_approved(s
         (row,) = await rows(talk)
         assert (row.decision, row.decided_by) == ("approved", str(talk.sandbox.people["ada"].id))
         assert [one.event_key for one in await talk.bot.inbox_rows()][1] == f"approval:{row.id}"
+
+
+async def test_the_files_of_a_turn_that_asks_come_with_its_reply_and_not_again(sandbox: Any, tmp_path: Path) -> None:
+    till = Till()
+    first = [Call("make_file", {"name": "a.txt", "content": "a"}, id="f1"), pays()]
+    second = Call("make_file", {"name": "b.txt", "content": "b"}, id="f2")
+    async with talking(sandbox, tmp_path, first, second, "Done.", core=asking(till, make_file)) as talk:
+        await talk.say("pay!")
+        await asked(talk)
+        await talk.bot.settled(1)
+        assert talk.files() == [("a.txt", b"a")]
+        await talk.press(words.APPROVE)
+        await shows(talk, lambda found: found[-1] == "Done.")
+        await talk.bot.settled(2)
+        assert talk.files() == [("a.txt", b"a"), ("b.txt", b"b")]
 
 
 async def told(talk: Talk) -> list[str]:

@@ -25,8 +25,8 @@ def test_under_an_answer_stands_what_is_set() -> None:
         chosen = {extra for extra in EXTRAS if extra in extras}
         return [one.label for one in under_answer("t1", ENGLISH, chosen, is_revised=is_revised)]
 
-    assert labels(*EXTRAS) == [words.REGENERATE, words.GOOD, words.BAD, words.WHY]
+    assert labels(*EXTRAS) == [words.REGENERATE, words.WHY, words.GOOD, words.BAD]
     assert labels("feedback") == [words.GOOD, words.BAD]
     assert labels() == []
     assert labels(is_revised=True) == [words.REVISE]
-    assert labels(*EXTRAS, is_revised=True) == [words.REVISE, words.GOOD, words.BAD, words.WHY]
+    assert labels(*EXTRAS, is_revised=True) == [words.REVISE, words.WHY, words.GOOD, words.BAD]

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.channel import Said
-from channels.context import CLOSE, MARK, OPEN, SET_IN, framed, labels, plain
+from channels.context import framed, labels
+from core.frames import CLOSE, MARK, OPEN, SET_IN, plain
 from tests.inbounds import inbound
 
 #: What may try to pass for a frame, a line's beginning, or somebody else.

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from channels import words
-from channels.context import END
 from channels.discord import ear
 from channels.slack import hearing
+from core.frames import END
 from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, sandbox_of, says, talking
 

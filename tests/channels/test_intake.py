@@ -18,6 +18,7 @@ from channels.receipts import Address, Receipts
 from channels.words import ENGLISH
 from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
+from core.errands import Errands
 from core.errors import StoreError, SurfaceError
 from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
@@ -76,6 +77,7 @@ class Place:
             self._reshow,
             Approvals(self.database, self.turns, self.worker),
             self._reask,
+            Errands(self.database, self.turns._lease),
             Ledger(self.database),
             Refusals(self.database),
             self.door,

@@ -21,7 +21,7 @@ from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 
-FINISHED = [words.REGENERATE, words.GOOD, words.BAD, words.WHY]
+FINISHED = [words.REGENERATE, words.WHY, words.GOOD, words.BAD]
 
 
 @pytest.fixture(params=PLATFORMS)
@@ -200,11 +200,11 @@ async def test_a_question_that_is_edited_after_its_answer_can_be_answered_anew_a
         await talk.bot.settled(1)
         (row,) = await talk.bot.inbox_rows()
         said = row.inbound["text"]
-        for text, wanted in (("two and two?", [words.REVISE, words.GOOD, words.BAD, words.WHY]), (said, FINISHED)):
+        for text, wanted in (("two and two?", [words.REVISE, words.WHY, words.GOOD, words.BAD]), (said, FINISHED)):
             await talk.bot.channel._intake.edited(row.event_key, text)
             await has_buttons(talk, wanted)
         await talk.bot.channel._intake.edited(row.event_key, "two and two?")
-        await has_buttons(talk, [words.REVISE, words.GOOD, words.BAD, words.WHY])
+        await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
         assert texts(talk) == ["Tow?"]
         await talk.press(words.REVISE)
         await says(talk, "Four.")
@@ -221,7 +221,7 @@ async def test_an_edit_of_what_another_worker_answers_is_seen_when_that_has_ende
         (row,) = await talk.bot.inbox_rows()
         await talk.bot.channel._intake.edited(row.event_key, "two and two?")
         go_on.set()
-        await has_buttons(talk, [words.REVISE, words.GOOD, words.BAD, words.WHY])
+        await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
 
 
 async def test_an_edit_is_not_forgotten_by_whoever_takes_the_turn_up(sandbox: Any, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ async def test_an_edit_is_not_forgotten_by_whoever_takes_the_turn_up(sandbox: An
         await talk.bot.channel._intake.edited(row.event_key, "two and two?")
         await has_buttons(talk, [words.REVISE, words.STOP])
         await talk.bot.restarted()
-        await has_buttons(talk, [words.REVISE, words.GOOD, words.BAD, words.WHY])
+        await has_buttons(talk, [words.REVISE, words.WHY, words.GOOD, words.BAD])
 
 
 async def test_of_a_question_that_is_deleted_the_answer_ends_with_a_word(sandbox: Any, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Why: who asked is told what an answer was made of, on each platform the same."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from channels import words
 from channels.why import MOST, MOST_TOOLS, why_text
-from core.ledger import Account, Ledger, Ruling
+from core.ledger import Account, Called, Ledger, Ruling
 from core.receipt import FileUse, Others, Receipt, ToolUse
 from core.sessions.extent import Extent
 from core.tools import Tool, adapt
@@ -46,8 +47,10 @@ async def test_who_asked_is_told_by_a_button_a_command_and_the_menu_of_a_message
         (turn,) = await talk.bot.settled(1)
         told = await by_button(talk)
         assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
-        assert 'Tool `forecast` (0.0 s): `{"day": "monday"}`' in told
-        assert 'Tool `forecast` has failed (0.0 s): `{"day": "never"}`; it said: `forecast failed: LookupError' in told
+        took = r"\(\d+\.\d s\)"
+        assert re.search(rf'Tool `forecast` {took}: `{{"day": "monday"}}`\n', told)
+        failed = rf'Tool `forecast` has failed {took}: `{{"day": "never"}}`; it said: `forecast failed: LookupError'
+        assert re.search(failed, told)
         assert "Time: the first word after" in told
         assert "Tokens: " in told
         ways = [await by_command(talk), await by_command(talk, turn=turn.id)]
@@ -134,6 +137,22 @@ def test_it_tells_what_was_read_and_what_was_left_out() -> None:
         "- File `b.zip`: not read; I cannot read files of its kind",
         "- Time: 3.2 s",
     ]
+
+
+def test_it_tells_which_models_were_asked_and_which_took_anothers_place() -> None:
+    calls = (
+        Called("gemini-x", input=1000, output=10, thinking=5, seconds=1.0),
+        Called("gemini-x", input=2000, output=10, seconds=1.5),
+        Called("gemini-x", seconds=0.25, error="ProviderLimitError"),
+        Called("openai/y", input=10, output=1, instead_of="gemini-x"),
+    )
+    told = why_text(account(calls=calls, model="gemini-x", usage={"input": 3010}), words.ENGLISH).splitlines()
+    assert told[1:4] == [
+        "- Model: `gemini-x` (2.5 s); calls: 2; tokens: 3,000 read, 25 written",
+        "- Model: `gemini-x` has failed (0.2 s); calls: 1",
+        "- Model: `openai/y`, in place of `gemini-x`; calls: 1; tokens: 10 read, 1 written",
+    ]
+    assert "Tokens" not in "".join(told)
 
 
 def test_it_tells_who_has_decided() -> None:

@@ -22,6 +22,7 @@ from core.agents import Agent, Agents
 from core.approvals import ASKER, Approvals
 from core.artifacts import Artifacts
 from core.conversations import Conversations, Follow
+from core.errands import Errands
 from core.errors import StoreError
 from core.feedback import Feedback
 from core.inbox import Inbox
@@ -142,6 +143,7 @@ async def core_of(
             answerer.reshow,
             approvals,
             answerer.reask,
+            Errands(database, turns._lease),
             Ledger(database),
             Refusals(database),
             door,

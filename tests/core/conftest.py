@@ -25,9 +25,10 @@ __all__ = ["converse"]
 
 
 class Faulty(Database):
-    """A database that fails as often as it is told to."""
+    """A database that fails as often as it is told to, where it is written to, or also where single statements read."""
 
     failures = 0
+    fails_reads = False
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -44,7 +45,7 @@ class Faulty(Database):
             yield connection
 
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        if self.failures and statement.prepared(self.engine.dialect).writes:
+        if self.failures and (self.fails_reads or statement.prepared(self.engine.dialect).writes):
             async with self.write():
                 pass
         return await super().run(statement, **values)

@@ -5,20 +5,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.genai import types
 
 from core.artifacts import Artifacts, Made
-from core.errors import SessionResetError
+from core.errors import SessionResetError, TurnLostError
 from core.events import StreamEvent
+from core.fence import Fence
 from core.sessions.reopening import correction_of, rewind
 from core.sessions.service import SessionService
 from core.steps import Steps
+from core.store.schema import turns
 from core.tokens import TokenCounter
 from tests.core.conftest import Faulty
 
 PNG = types.Part.from_bytes(data=b"pixels", mime_type="image/png")
+TURN = {"session": "s", "generation": 1, "state": "done", "owner": "w", "chunks": [], "created_at": 1.0}
 OF: Mapping[str, Any] = {"app_name": "app", "user_id": "place", "session_id": "s"}
 
 
@@ -55,18 +59,26 @@ async def test_each_version_of_a_file_is_kept_for_its_session_or_its_user(
 async def test_what_a_run_has_made_is_the_newest_of_each_name_and_goes_when_it_runs_anew(
     database: Faulty, service: SessionService
 ) -> None:
-    run, again = (Artifacts(database).of(id_, 1) for id_ in ("r", correction_of("r")))
+    for turn in ("t", "u"):
+        async with database.write() as connection:
+            await connection.execute(sa.insert(turns).values({**TURN, "id": turn, "origin": turn}))
+    fence = Fence("t", "w", 1)
+    run, again = (Artifacts(database).of(id_, 1, fence) for id_ in ("r", correction_of("r")))
     await Artifacts(database).of("another", 1).save_artifact(**OF, filename="b.txt", artifact=types.Part(text="b"))
     await run.save_artifact(**OF, filename="a.txt", artifact=types.Part(text="draft"))
     await run.save_artifact(**OF, filename="charts/c.png", artifact=PNG, custom_metadata={"alt": "A cat"})
     await again.save_artifact(**OF, filename="a.txt", artifact=types.Part(text="final"))
-    assert await run.made("s", "r") == [
+    assert await run.made("s", "t") == [
         Made("c.png", b"pixels", "image/png", "A cat"),
         Made("a.txt", b"final", "text/plain"),
     ]
+    behind = Artifacts(database).of("r", 1, Fence("u", "w", 1))  # what was asked for is decided, and the run goes on
+    await behind.save_artifact(**OF, filename="d.txt", artifact=types.Part(text="d"))
+    assert [made.name for made in await run.made("s", "u")] == ["d.txt"]
+    assert len(await run.made("s", "t")) == 2
     async with database.write() as connection:
         await rewind(connection, "s", "r", keeps_question=True)
-    assert await run.made("s", "r") == []
+    assert await run.made("s", "t") == []
     assert await run.list_artifact_keys(**OF) == ["b.txt"]
 
 
@@ -83,6 +95,21 @@ async def test_nothing_is_saved_for_a_conversation_that_was_started_over(
     await run.of("r", 2).save_artifact(**OF, filename="a.png", artifact=PNG)
     await service.delete_session(**OF)
     assert await run.list_artifact_keys(**OF) == ["user:me.png"]
+
+
+async def test_a_turn_that_another_worker_has_neither_saves_nor_deletes_a_file(
+    database: Faulty, service: SessionService
+) -> None:
+    async with database.write() as connection:
+        await connection.execute(sa.insert(turns).values({**TURN, "id": "t", "origin": "t"}))
+    own, lost = (Artifacts(database).of("r", 1, Fence("t", "w", attempt)) for attempt in (1, 0))
+    for name in ("a.png", "user:me.png"):
+        await own.save_artifact(**OF, filename=name, artifact=PNG)
+        with pytest.raises(TurnLostError):
+            await lost.save_artifact(**OF, filename=name, artifact=PNG)
+        with pytest.raises(TurnLostError):
+            await lost.delete_artifact(**OF, filename=name)
+        assert await own.list_versions(**OF, filename=name) == [0]
 
 
 def test_a_run_tells_of_each_file_that_it_makes() -> None:

@@ -27,10 +27,10 @@ from core.errors import (
 from core.models.adapter import ModelAdapter
 from core.models.merging import Merging
 from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult, Usage
-from core.runtime import warm_up
 from core.store.schema import state
 from core.tools import Tool, adapt
 from core.visitors import Speaker
+from core.warming import warm_up
 from tests.conversation import USER, Conversation, Converse, ScriptedProvider, adapter, kinds, shown, team
 
 

@@ -190,7 +190,7 @@ async def test_a_database_that_fails_while_turns_are_claimed_is_asked_again(
     async with working(tmp_path, poll=0.01) as bench:
         await bench.inbox.accept(inbound())
         await bench.until(lambda: bench.begun)
-        bench.database.failures = 3
+        bench.database.failures, bench.database.fails_reads = 3, True
         bench.worker.wake()
         await bench.database.recovered.wait()
         await bench.inbox.accept(inbound(session="p:2"))

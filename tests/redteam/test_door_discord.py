@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from channels import words
-from channels.context import END
 from channels.door import DIRECT, Rules
+from core.frames import END
 from core.store.schema import metadata
 from sandbox.discord import DiscordSandbox, Message
 from tests.channels.discord.conftest import Bot, running

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from discord.gateway import DiscordWebSocket
 
-from channels.context import END
+from core.frames import END
 from tests.channels.benches import PLATFORMS, Talk, quick, sandbox_of, shows, talking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

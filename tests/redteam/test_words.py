@@ -8,10 +8,11 @@ from google.genai import types
 
 from channels.attachments import ALLOWANCE, Attachments
 from channels.channel import Heard, Said
-from channels.context import CLOSE, END, MARK, OPEN, SET_IN, framed, labels, plain
+from channels.context import framed, labels
 from channels.requests import request_text
 from channels.words import ENGLISH
 from core.approvals import Approval
+from core.frames import CLOSE, END, MARK, OPEN, SET_IN, plain
 from core.inbound import Attachment
 from core.models.provider import MOST_TAKE
 from core.results import RESULT_LIMIT, told

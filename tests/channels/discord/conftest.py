@@ -12,7 +12,6 @@ import pytest
 from discord.gateway import DiscordWebSocket
 
 from channels import words
-from channels.context import END
 from channels.discord import gateway, shards
 from channels.discord.api import DiscordApi
 from channels.discord.channel import DiscordChannel
@@ -22,6 +21,7 @@ from channels.door import Door, Rules
 from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES
 from core.conversations import Follow
+from core.frames import END
 from sandbox.discord import Call, DiscordSandbox, Message
 from sandbox.discord import Channel as Place
 from sandbox.discord.permissions import PERMISSIONS

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from channels import words
-from channels.context import END
 from channels.discord import answers
 from channels.discord.interactions import ABOUT
 from channels.words import ENGLISH
 from core.errors import StoreError
+from core.frames import END
 from core.inbox import Inbox
 from sandbox.discord import DiscordSandbox, Message
 from sandbox.models import Pause, Say
@@ -223,7 +223,7 @@ async def test_an_answer_aside_can_be_stopped_and_rated_and_has_no_other_buttons
         await server.wait_for(lambda: answer.text == f"half\n\n{words.STOPPED}")
         (whole,) = await server.command("ada", group, "ask", question="two")
         await server.wait_for(
-            lambda: whole.text == "whole" and list(whole.buttons) == [words.GOOD, words.BAD, words.WHY]
+            lambda: whole.text == "whole" and list(whole.buttons) == [words.WHY, words.GOOD, words.BAD]
         )
         seen = await server.press("ada", whole, whole.buttons[words.GOOD])
         await server.wait_for(lambda: [one.text for one in seen] == [words.NOTED])

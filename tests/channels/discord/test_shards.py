@@ -114,12 +114,18 @@ async def test_what_is_to_be_connected_anew_while_it_is_stopped_stays_away(
 
 async def test_sessions_of_one_group_are_begun_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "IDENTIFY_SECONDS", 0.1)
-    turnstile, passed = Turnstile(2), dict[int, float]()
+    told, passed = list[tuple[int, float]](), dict[int, float]()
+
+    async def admitted(group: int, seconds: float) -> None:
+        told.append((group, seconds))
+
+    turnstile = Turnstile(2, admitted)
 
     async def passes(shard: int) -> None:
         await turnstile.passed(shard)
         passed[shard] = time.monotonic()
 
     await asyncio.gather(*map(passes, range(4)))
+    assert sorted(told) == [(0, 0.1), (0, 0.1), (1, 0.1), (1, 0.1)], "other processes begin sessions, too"
     assert abs(passed[0] - passed[1]) < 0.05
     assert min(passed[2] - passed[0], passed[3] - passed[1]) > 0.09

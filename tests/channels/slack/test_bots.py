@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from channels.context import END
+from core.frames import END
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from channels import words
-from channels.context import END
 from core.errors import StoreError
+from core.frames import END
 from core.inbox import Inbox
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from channels import words
-from channels.context import END
 from channels.slack import channel as channel_module
 from core.errors import SettingsError, StoreError
+from core.frames import END
 from core.inbox import Inbox
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from channels import words
-from channels.context import END
 from channels.slack.commands import COMMANDS, MOST
 from core.conversations import Conversations
 from core.errors import StoreError
+from core.frames import END
 from sandbox.models import Pause, Say
 from sandbox.slack import Message, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, Bot, running

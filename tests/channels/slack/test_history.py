@@ -328,3 +328,22 @@ async def test_a_scope_that_is_missing_is_told_once_and_costs_nothing_else(
         await bot.at_rest(4)
         assert caplog.text.count("missing_scope") == 1
         assert [answers(slack, message) for message in said].count(["heard: back?"]) == 1
+
+
+async def test_where_the_app_is_installed_for_a_whole_organisation_people_of_its_other_workspaces_are_found_as_well(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    slack.be_of("E0ORG")
+    slack.add_user("noor", team_id="T0OTHER")
+    async with running(slack, tmp_path, echo) as bot:
+        heard = await bot.ask("noor", "general", "one")
+        await bot.at_rest(1)
+        assert answers(slack, heard) == ["heard: noor: one"]
+    missed = await slack.say("noor", "general", f"<@{slack.bot_user_id}> two")
+    await slack.give_up()
+    caplog.clear()
+    async with running(slack, tmp_path, echo) as bot:
+        await looked_back(bot, caplog)
+        assert answers(slack, missed) == ["heard: noor: two"]
+        assert len(await bot.inbox_rows()) == 2
+        assert {row.session.split(":")[1] for row in await bot.inbox_rows()} == {slack.team_id}

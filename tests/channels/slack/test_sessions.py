@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.context import END
 from channels.slack import sessions
 from channels.slack.api import SlackApi
 from channels.slack.login import PROMPTS
+from core.frames import END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running

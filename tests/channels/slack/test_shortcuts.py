@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from channels import words
-from channels.context import END
 from channels.slack.shortcuts import ASK, KEPT, RESET
 from core.errors import SurfaceError
+from core.frames import END
 from sandbox.slack import File, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, running
 

@@ -54,8 +54,8 @@ def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
         seen.append((sql, parameters))
 
     async def watched(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        prepared = statement.prepared(database.engine.dialect)
-        seen.append((prepared.sql, tuple(prepared.arguments(values))))
+        for step in statement.prepared(database.engine.dialect).steps:
+            seen.append((step.sql, tuple(step.arguments(values))))
         return await run(statement, **values)
 
     with pytest.MonkeyPatch.context() as patch:

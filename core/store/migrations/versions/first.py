@@ -17,6 +17,7 @@ def upgrade() -> None:
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("session", sa.Text(), nullable=True),
         sa.Column("run", sa.Text(), nullable=True),
+        sa.Column("turn", sa.Text(), nullable=True),
         sa.Column("kind", sa.Text(), nullable=True),
         sa.Column("is_text", sa.Boolean(), nullable=False),
         sa.Column("part", sa.Text(), nullable=False),
@@ -28,6 +29,20 @@ def upgrade() -> None:
     )
     op.create_index("ix_artifacts_session_run", "artifacts", ["session", "run"], unique=False)
     op.create_table(
+        "memories",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("app", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("session", sa.Text(), nullable=True),
+        sa.Column("author", sa.Text(), nullable=False),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_memories")),
+        sa.UniqueConstraint("app", "user_id", "key", name=op.f("uq_memories_app_user_id_key")),
+    )
+    op.create_index(op.f("ix_memories_session"), "memories", ["session"], unique=False)
+    op.create_table(
         "blobs",
         sa.Column("session", sa.Text(), nullable=False),
         sa.Column("hash", sa.Text(), nullable=False),
@@ -38,8 +53,19 @@ def upgrade() -> None:
         "channels",
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("leader", sa.Text(), nullable=True),
+        sa.Column("wanted", sa.Text(), nullable=True),
         sa.Column("heard_at", sa.Double(), nullable=True),
+        sa.Column("free_at", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_channels")),
+    )
+    op.create_table(
+        "errands",
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("channel", sa.Text(), nullable=False),
+        sa.Column("what", sa.JSON(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("begun_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_errands")),
     )
     op.create_table(
         "inbox",
@@ -85,6 +111,8 @@ def upgrade() -> None:
         sa.Column("tool_calls", sa.JSON(), nullable=False),
         sa.Column("tokens", sa.Integer(), nullable=False),
         sa.Column("held", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("covers", sa.BigInteger(), nullable=True),
+        sa.Column("spoken", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("event_id", sa.Text(), nullable=True),
         sa.Column("event", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
@@ -111,6 +139,7 @@ def upgrade() -> None:
         sa.Column("model", sa.Text(), nullable=True),
         sa.Column("agent", sa.Text(), nullable=True),
         sa.Column("muted", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("folder", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
     )
     op.create_index("ix_sessions_app_user_id", "sessions", ["app", "user_id"], unique=False)

@@ -1,0 +1,125 @@
+"""The commands of what is kept: a conversation to take along, and what is to be deleted."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot import logs
+from bot import settings as configuration
+from core import exported
+from core.errors import SettingsError, StoreError
+from core.export import pieces, runs
+from core.forgetting import Forgetting, Survey, Wish, wipe
+from core.store.database import Database
+from core.store.migrate import pending, verify
+
+app = typer.Typer()
+
+
+class Form(StrEnum):
+    """How a conversation is written."""
+
+    MD = "md"
+    JSON = "json"
+
+
+@app.command()
+def export(
+    session: Annotated[str, typer.Argument(help="The conversation's id.")],
+    form: Annotated[Form, typer.Option("--format", help="For people, or for programs.")] = Form.MD,
+    files: Annotated[Path | None, typer.Option(help="A folder that its files are written into.")] = None,
+) -> None:
+    """Print what is stored of a conversation."""
+
+    async def work(database: Database) -> None:
+        async with aclosing(pieces(database, session, form.value)) as told:
+            is_empty = True
+            async for piece in told:
+                is_empty = False
+                await asyncio.to_thread(sys.stdout.write, piece)
+        if is_empty:
+            raise StoreError(f"nothing is stored of a conversation {session}")
+        if files is not None:
+            count = await _write_files(database, session, files)
+            typer.echo(f"{count} files are in {files}", err=True)
+
+    _run(work)
+
+
+@app.command()
+def forget(
+    user: Annotated[str, typer.Option(help="What this person has said, by the platform's id.")] = "",
+    session: Annotated[str, typer.Option(help="A conversation, by its id.")] = "",
+    before: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="What is older (UTC).")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would take.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete what is stored of a person, of a conversation, or from before a day."""
+    if [bool(user), bool(session), before is not None].count(True) != 1:
+        raise SettingsError("forget: say one of --user ID, --session ID and --before DATE")
+    at = before.replace(tzinfo=UTC).timestamp() if before is not None else 0.0
+    wish = Wish(session=session, person=user, before=at)
+
+    async def work(database: Database) -> None:
+        forgetting = Forgetting(database)
+        survey = await forgetting.survey(wish)
+        for each in survey.whole:
+            typer.echo(f"all of   {each}")
+        for each in survey.parts:
+            typer.echo(f"parts of {each}")
+        typer.echo(f"{survey.messages} messages and {survey.files} files are in these {_count(survey)} conversations")
+        if dry_run or not (yes or await asyncio.to_thread(typer.confirm, "Delete it for good?")):
+            return
+        await forgetting.forget(wish)
+        await wipe(database)
+        typer.echo("deleted")
+
+    _run(work)
+
+
+def _count(survey: Survey) -> int:
+    return len(survey.whole) + len(survey.parts)
+
+
+async def _write_files(database: Database, session: str, folder: Path) -> int:
+    try:
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        count = 0
+        async with aclosing(runs(database, session)) as told:
+            async for run in told:
+                found = [*(file for message in run.messages for file in message.files), *run.files]
+                count += await exported.write(database, session, found, folder)
+    except OSError as error:
+        raise StoreError(f"{error.filename or folder} cannot be written ({error.strerror})") from error
+    return count
+
+
+def _run(work: Callable[[Database], Awaitable[None]]) -> None:
+    """Do it with the database, whether or not the bot runs meanwhile."""
+    settings = configuration.load()
+    logs.configure("WARNING")
+
+    async def main() -> None:
+        async with _opened(settings.database) as database:
+            await work(database)
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def _opened(url: str) -> AsyncIterator[Database]:
+    database = Database(url, connections=3)
+    try:
+        if (database.file is not None and not database.file.exists()) or await pending(database):
+            raise StoreError("DATABASE_URL: the database is not there yet, or not that of this version: run `migrate`")
+        await verify(database)
+        yield database
+    finally:
+        await database.aclose()

@@ -1,0 +1,133 @@
+"""What an operator sees of a bot, and does about it, from another terminal."""
+
+import json
+import re
+import signal
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels import words
+from core.errors import ProviderRequestError
+from sandbox.models import Fail, Pause, Say
+from tests.acceptance.conftest import Bot, Start, With
+
+_numbers = count(1)
+
+
+class Operator:
+    """Types commands where the settings are the bot's."""
+
+    def __init__(self, program: With, bot: Bot, folder: Path) -> None:
+        self._program = program
+        self._bot = bot
+        self._folder = folder
+
+    async def types(self, command: str) -> tuple[int, str]:
+        """The exit code, and what was printed."""
+        terminal = self._program(self._bot.program.settings)
+        terminal.logs = self._folder / f"terminal-{next(_numbers)}.log"
+        return await terminal.finish(command)
+
+    async def reads(self, command: str, code: int = 0) -> Any:
+        """What a command prints for machines."""
+        ended, said = await self.types(f"{command} --json")
+        assert ended == code, said
+        return json.loads(said)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> dict[str, str]:
+    return {"DATABASE_URL": request.getfixturevalue("postgres")} if request.param == "postgres" else {}
+
+
+async def test_an_operator_finds_out_what_goes_on_and_does_something_about_it(
+    start: Start, program: With, database: dict[str, str], tmp_path: Path
+) -> None:
+    bot = await start(**database)
+    operator, platform = Operator(program, bot, tmp_path), bot.platforms[0]
+
+    # all is well
+    bot.answer = lambda _asked: "Hello."
+    await bot.ask(platform, platform.talk(), "hi", "Hello.")
+    (turn,) = await operator.reads("turns --since 1h")
+    assert (turn["state"], turn["kind"], turn["error"]) == ("done", "message", None)
+    assert turn["tokens"] > 0
+    (session,) = await operator.reads("sessions")
+    assert (session["id"], session["messages"], session["running"]) == (turn["session"], 1, None)
+    seen = await operator.reads("status")
+    assert seen["is_well"]
+    assert [worker["is_alive"] for worker in seen["workers"]] == [True]
+    assert {channel["name"] for channel in seen["channels"]} <= {"slack", "discord"}
+    code, said = await operator.types("status")
+    assert (code, said.splitlines()[-1]) == (0, "All is well.")
+    account = await operator.reads(f"why {turn['id'][:7]}")
+    assert (account["id"], account["receipt"]["history"]["messages"]) == (turn["id"], 0)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", account["created_at"])
+    assert turn["session"] in (await operator.types("turns"))[1]
+    assert turn["session"] in (await operator.types("sessions"))[1]
+
+    # a turn fails, is looked into, and tried again
+    bot.answer = lambda _asked: Fail(400, "no")
+    talk = platform.talk()
+    await talk.say("hi again")
+    apology = await bot.reply(platform, talk, lambda text: ProviderRequestError.public in text)
+    failed = re.search(r"turn `(\w+)`", apology.text)
+    assert failed is not None
+    seen = await operator.reads("status", 1)
+    assert [(one["kind"], one["about"]) for one in seen["findings"]] == [("failing", failed[1])]
+    code, said = await operator.types("status")
+    assert code == 1
+    assert "ProviderRequestError: turns that failed in the last hour: 1" in said
+    code, said = await operator.types(f"why (turn`{failed[1]}`)")
+    assert code == 0
+    assert "ProviderRequestError: " in said
+    bot.answer = lambda _asked: "Here I am."
+    code, said = await operator.types(f"retry {failed[1]}")
+    assert code == 0, said
+    await bot.reply(platform, talk, lambda text: text == "Here I am.")
+    code, said = await operator.types(f"retry {failed[1]}")
+    assert (code, "was tried again before" in said) == (1, True)
+    code, said = await operator.types(f"retry {turn['id']}")
+    assert (code, "is done: only what failed is tried again" in said) == (1, True)
+
+    # one that runs is ended
+    bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
+    talk = platform.talk()
+    await talk.say("a long story")
+    await bot.reply(platform, talk, lambda text: text.startswith("Beginning"))
+    (runs,) = await operator.reads("turns --state running")
+    code, said = await operator.types(f"cancel {runs['id']}")
+    assert code == 0, said
+    await bot.reply(platform, talk, lambda text: text == f"Beginning\n\n{words.STOPPED}")
+    code, said = await operator.types(f"cancel {runs['id']}")
+    assert (code, "is cancelled: there is nothing to end" in said) == (1, True)
+
+    # ids that are none
+    for given, why in (("xyz", "is no id of a turn"), ("0123456789", "there is no turn 0123456789")):
+        code, said = await operator.types(f"why {given}")
+        assert (code, why in said, "`parley turns`" in said) == (1, True, True)
+    assert (await operator.types("turns --since soon"))[0] == 2
+
+    # and when nothing runs, that is what is found, and what is asked for is kept
+    bot.answer = lambda _asked: Fail(400, "no")
+    await (talk := platform.talk()).say("hi")
+    apology = await bot.reply(platform, talk, lambda text: ProviderRequestError.public in text)
+    assert await bot.program.end(signal.SIGTERM) == 0
+    seen = await operator.reads("status", 1)
+    assert "dead" in {one["kind"] for one in seen["findings"]}
+    (newest, *_) = await operator.reads("turns --limit 1")
+    code, said = await operator.types(f"retry {newest['id']}")
+    assert (code, "no worker is at work" in said) == (0, True)
+    bot.answer = lambda _asked: "At last."
+    await bot.start()
+    await bot.reply(platform, talk, lambda text: text == "At last.")
+
+
+async def test_where_there_is_no_database_yet_that_is_said_and_none_is_made(program: With, tmp_path: Path) -> None:
+    code, said = await program({"DATABASE_URL": f"sqlite:///{tmp_path / 'none.db'}"}).finish("status")
+    assert code == 1
+    assert "none.db: there is no database yet" in said
+    assert not (tmp_path / "none.db").exists()

@@ -1,0 +1,258 @@
+import asyncio
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.events.event import Event
+from google.genai import types
+
+from core.artifacts import Artifacts
+from core.feedback import Feedback
+from core.forgetting import Forgetting, Wish, wipe
+from core.frames import frame, lines
+from core.inbox import Accepted, Inbox
+from core.pruning import DAY
+from core.retention import Retention
+from core.sessions.history import sendable
+from core.sessions.record import columns, to_row
+from core.sessions.service import SessionService, StoredSession
+from core.sessions.spoken import Spoken
+from core.sessions.summaries import summary
+from core.store.schema import approvals, messages, metadata, sessions, state, tool_calls
+from core.store.schema import inbox as inbox_table
+from core.store.schema import turns as turns_table
+from core.tokens import TokenCounter
+from core.turns import Turns
+from tests.core.conftest import Faulty
+from tests.core.sessions.speech import answered, called, replied
+from tests.inbounds import inbound
+
+#: What Zofia says, is called and is; what others say.
+WORDS = ("vermilion umbrella", "Zofia", "U0ZOFIA")
+OTHERS = ("harmless teapot", "Grace", "U0GRACE")
+
+SHARED, ALONE = "slack:T1:C1:171", "slack:T1:D9:172"
+
+
+class Office:
+    """Conversations, with something in every table."""
+
+    def __init__(self, database: Faulty, inbox: Inbox, turns: Turns, service: SessionService) -> None:
+        self.database, self.inbox, self.turns, self.service = database, inbox, turns, service
+
+    async def session(self, id_: str) -> StoredSession:
+        place = id_.rpartition(":")[0]
+        found = await self.service.get_session(app_name="app", user_id=place, session_id=id_)
+        assert isinstance(found, StoredSession)
+        return found
+
+    async def say(self, session: str, author: str, name: str, words: str, *, around: str = "") -> str:
+        """A whole turn about it: a tool, a file, an opinion, a request; its id."""
+        address = {"speaker": name, "author": author}
+        said = inbound(words, session=session, author=author, address=address)
+        await self.inbox.accept(said)
+        (turn,) = await self.turns.claim(1)
+        loaded = await self.session(session)
+        parts = [("", around)] if around else []
+        people = {author: name, **({"U0ZOFIA": "Zofia"} if around else {})}
+        spoken = Spoken((*parts, (author, f"{name}: {words}")), people)
+        loaded.keep_to(None, spoken)
+        picture = words.encode() * 100
+        asked = [types.Part(text=spoken.text), types.Part.from_bytes(data=picture, mime_type="image/png")]
+        call, answer = f"c{turn.id}", {"found": f"{words} of {name}"}
+        events = [
+            Event(author="user", content=types.Content(role="user", parts=asked)),
+            called(call, name="look", args={"for": words}),
+            answered(call, name="look", response=answer),
+            replied(f"{name}, you said {words}."),
+        ]
+        for event in events:
+            await self.service.append_event(loaded, event.model_copy(update={"invocation_id": turn.id}))
+        made = Artifacts(self.database, run=turn.id)
+        saved = types.Part.from_bytes(data=words.encode(), mime_type="text/plain")
+        await made.save_artifact(
+            app_name="app", user_id=said.place, session_id=session, filename=f"{words}.txt", artifact=saved
+        )
+        async with self.database.write() as connection:
+            journal = {"session": session, "run": turn.id, "id": call, "tool": "look", "hash": "h", "state": "ended"}
+            told = {"arguments": {"for": words}, "result": answer, "begun_at": time.time()}
+            await connection.execute(sa.insert(tool_calls).values(**journal, **told))
+            own = {
+                "scope": "session",
+                "owner": session,
+                "key": f"last {author[-2:]}",
+                "value": {"by": author, "w": words},
+            }
+            await connection.execute(sa.insert(state).values(own))
+            asks = {"id": f"a{turn.id}", "turn": turn.id, "session": session, "generation": 1, "run": turn.id}
+            what = {
+                "call": "k",
+                "asks_for": call,
+                "tool": "look",
+                "arguments": {"for": words},
+                "hash": "h",
+                "hint": words,
+            }
+            who = {"askers": [author], "approvers": ["asker"], "may_always": False, "chunks": [], "decided_by": author}
+            when = {"asked_at": 1.0, "expires_at": 2.0, "decider": name, "decision": "approved", "decided_at": 1.5}
+            await connection.execute(sa.insert(approvals).values(**asks, **what, **who, **when))
+        await self.turns.answered(turn, f"{name}, you said {words}.", {"input": 3, "output": 1})
+        await self.turns.end(turn, "done")
+        await Feedback(self.database).give(turn.id, author, "good")
+        return turn.id
+
+    async def sum_up(self, session: str, text: str) -> None:
+        row = columns(to_row(summary(text, begin=1.0, end=2.0)), 5)
+        values = {**row, "session": session, "generation": 1, "covers": 1, "content": text}
+        async with self.database.write() as connection:
+            await connection.execute(sa.insert(messages).values(values))
+
+    async def holds(self, *words: str) -> list[str]:
+        """The columns, of all tables, that hold any of these, as text, JSON or bytes."""
+        found = list[str]()
+        async with self.database.read() as connection:
+            for table in metadata.sorted_tables:
+                for row in await connection.execute(sa.select(table)):
+                    found += [f"{table.name}.{name}" for name, value in row._mapping.items() if _has(value, words)]
+        return found
+
+
+def _has(value: Any, words: tuple[str, ...]) -> bool:
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else json.dumps(value, default=str)
+    return any(word in text for word in words)
+
+
+@pytest.fixture
+def office(database: Faulty, inbox: Inbox, turns: Turns, tmp_path: Path) -> Office:
+    return Office(database, inbox, turns, SessionService(database, TokenCounter(tmp_path), agent="bot"))
+
+
+async def test_a_conversation_is_deleted_from_every_table_and_from_the_file_and_nothing_brings_it_back(
+    office: Office, database: Faulty
+) -> None:
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await office.sum_up(ALONE, "Zofia has a vermilion umbrella")
+    async with database.write() as connection:
+        of_place = {
+            "scope": "user",
+            "owner": json.dumps(["app", "slack:T1:D9"]),
+            "key": "k",
+            "value": "vermilion umbrella",
+        }
+        await connection.execute(sa.insert(state).values(of_place))
+    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
+    async with database.read() as connection:
+        key = (await connection.execute(sa.select(inbox_table.c.event_key).limit(1))).scalar_one()
+    assert len(await office.holds(*WORDS)) > 15
+    forgetting = Forgetting(database)
+    survey = await forgetting.survey(Wish(session=ALONE))
+    assert (survey.whole, survey.parts, survey.messages, survey.files) == ((ALONE,), (), 5, 2)
+    assert len(await office.holds(*WORDS)) > 15  # it was only looked at
+    await forgetting.forget(Wish(session=ALONE))
+    assert await office.holds(*WORDS) == []
+    assert await office.holds("harmless teapot") != []
+
+    again = inbound("vermilion umbrella", session=ALONE, event_key=key, author="U0ZOFIA")
+    assert await office.inbox.accept(again) is Accepted.KNOWN
+    assert await office.holds(*WORDS) == []
+    assert await office.turns.claim(10) == []
+    if database.file is not None:
+        await wipe(database)
+        for file in database.file.parent.glob("parley.db*"):
+            assert b"vermilion umbrella" not in file.read_bytes()
+            assert b"Zofia" not in file.read_bytes()
+        assert b"harmless teapot" in database.file.read_bytes()
+
+
+async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_these_can_be_sent_still(
+    office: Office, database: Faulty
+) -> None:
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    around = frame(
+        "What others said here before", [lines("Zofia", "my vermilion umbrella\nis wet"), lines("Lin", "ok")]
+    )
+    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around)
+    await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
+    survey = await Forgetting(database).forget(Wish(person="U0ZOFIA"))
+    assert (survey.whole, survey.parts) == ((ALONE,), (SHARED,))
+    assert await office.holds(*WORDS) == []
+    if database.file is not None:
+        await wipe(database)
+        assert all(b"vermilion" not in file.read_bytes() for file in database.file.parent.glob("parley.db*"))
+
+    events = (await office.session(SHARED)).events
+    assert sendable(events) == events
+    calls = [call.id for event in events for call in event.get_function_calls()]
+    answers = [answer.id for event in events for answer in event.get_function_responses()]
+    assert len(calls) == 2
+    assert calls == answers
+    texts = [part.text for event in events for part in (event.content and event.content.parts) or () if part.text]
+    assert texts[0] == texts[1] == "[deleted]"
+    assert "> [deleted]\n> Lin: ok" in texts[2]
+    assert texts[2].endswith("\n\nGrace: harmless teapot")
+    assert texts[3] == "Grace, you said harmless teapot."
+    async with database.read() as connection:
+        usage = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
+    assert [used["input"] for used in usage] == [3, 3]  # the sums stay
+    assert await office.holds("Grace", "harmless teapot") != []
+
+
+async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(office: Office, database: Faulty) -> None:
+    old = await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    waiting = await office.say(SHARED, "U0LIN", "Lin", "may I?")
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
+    async with database.write() as connection:
+        await _age(connection, days=40)
+        held = sa.update(messages).where(messages.c.invocation_id == waiting, messages.c.role == "assistant")
+        await connection.execute(held.values(held={"k": False}))
+    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
+    retention = Retention(database, days=30)
+    await retention.sweep()
+    # what tools keep for a conversation has no age: it goes with the conversation
+    assert set(await office.holds(*WORDS)) == {"state.value"}
+    async with database.read() as connection:
+        runs = set((await connection.execute(sa.select(messages.c.invocation_id))).scalars())
+        there = (await connection.execute(sa.select(sessions.c.id))).scalars().all()
+    assert old not in runs
+    assert waiting in runs
+    assert there == [SHARED]
+    assert await office.holds("harmless teapot") != []
+    await retention.sweep()  # which finds nothing to do
+    assert waiting in runs
+
+
+async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Office, database: Faulty) -> None:
+    await office.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
+    (turn,) = await office.turns.claim(1)
+    loaded = await office.session(ALONE)
+    loaded.keep_to(office.turns.fence(turn))
+    forgetting = Forgetting(database)
+    gone = asyncio.create_task(forgetting.forget(Wish(session=ALONE)))
+    async with asyncio.timeout(10):
+        while (await office.turns.running()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
+            await asyncio.sleep(0.01)
+    await office.turns.end(turn, "cancelled", error="reset")
+    await asyncio.wait_for(gone, 10)
+    said = Event(author="user", invocation_id=turn.id, content=types.UserContent("vermilion umbrella"))
+    with pytest.raises(Exception, match=re.escape(ALONE) + "|another worker"):
+        await office.service.append_event(loaded, said)
+    assert await office.holds("vermilion umbrella") == []
+
+
+async def _age(connection: Any, *, days: float) -> None:
+    for table, name in (
+        (messages, "created_at"),
+        (turns_table, "finished_at"),
+        (tool_calls, "begun_at"),
+        (inbox_table, "sent_at"),
+        (inbox_table, "accepted_at"),
+        (sessions, "updated_at"),
+        (metadata.tables["artifacts"], "created_at"),
+    ):
+        await connection.execute(sa.update(table).values({name: time.time() - days * DAY}))

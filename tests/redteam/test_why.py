@@ -1,0 +1,149 @@
+"""What attackers try with receipts: to learn of others' answers, to have secrets told, to be heard through them."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import accounts, tables
+from channels import words
+from channels.why import MOST, why_text
+from core.ledger import Ledger, Ruling
+from core.receipt import FileUse, Receipt, ToolUse, told
+from core.secrets import remember
+from core.tools import Tool, adapt
+from sandbox.models import Asked, Call, Turn
+from tests.channels.asking_why import by_button, by_command, by_menu
+from tests.channels.benches import PLATFORMS, sandbox_of, shows, talking
+from tests.channels.test_why import account
+
+#: What is in the settings, and looks like nothing.
+KNOWN = "correct horse battery staple"
+
+
+@pytest.fixture(params=PLATFORMS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with sandbox_of(request.param) as made:
+        yield made
+
+
+async def test_somebody_elses_answer_is_not_told_by_any_way_in(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, "It is 42.") as talk:
+        question = await talk.say("what is my salary?")
+        (turn,) = await talk.bot.settled(1)
+        await shows(talk, lambda found: found == ["It is 42."])
+        answer = talk.replies()[0]
+        nothing = words.WHY_NOT_YOURS
+        assert await by_button(talk, "grace") == nothing
+        assert await by_button(talk, "grace", button=f"why:{turn.id}") == nothing
+        assert await by_command(talk, "grace") == nothing
+        assert await by_command(talk, "grace", turn.id) == nothing
+        assert await by_menu(talk, answer, "grace") == nothing
+        assert await by_menu(talk, question, "grace") == nothing
+        # nor is it told whether there is such a turn
+        for made_up in ("0000000000", turn.id[:9], "%", f"{turn.id}' OR '1'='1"):
+            assert await by_command(talk, "grace", made_up.replace(" ", "_")) == nothing
+            assert await by_button(talk, "ada", button=f"why:{made_up}") == nothing
+        # who asked is told himself, and of all that nobody else saw a word
+        assert turn.id in await by_command(talk, "ada", turn.id)
+        assert [message.text for message in talk.replies()] == ["It is 42."]
+
+
+SECRETS = {
+    "a token of Slack's": ("note", "use xoxb-123456789-abcdefghij"),
+    "a key of a model's": ("note", "sk-ant-api03-abcdefghijklmnop"),
+    "what the settings have": ("note", f"it is {KNOWN}."),
+    "a password in an address": ("url", "postgres://ada:hunter2hunter2@db.example/x"),
+    "what is called a password": ("password", "hunter2hunter2"),
+    "what is called a token": ("api_token", "hunter2hunter2"),
+    "what is called a key": ("apiKey", "hunter2hunter2"),
+    "what is called a secret, deep inside": ("list", [{"client_secret": "hunter2hunter2"}]),
+    "what is called a header": ("headers", {"Authorization": "Basic aHVudGVyMmh1bnRlcjI="}),
+    "a secret for a name": ("sk-ant-api03-abcdefghijklmnop", 1),
+}
+LEAKS = re.compile(r"hunter2|aHVudGVy|xoxb-1|sk-ant|correct horse")
+
+
+@pytest.mark.parametrize("attack", SECRETS)
+def test_a_secret_in_the_arguments_is_not_kept(attack: str) -> None:
+    remember(KNOWN)
+    name, value = SECRETS[attack]
+    kept, _ = told({name: value, "city": "Seoul", "max_tokens": 5, "tokens": 7})
+    assert not LEAKS.search(kept)
+    assert json.loads(kept)["city"] == "Seoul"
+    assert (json.loads(kept)["max_tokens"], json.loads(kept)["tokens"]) == (5, 7)
+
+
+def test_a_secret_that_would_be_cut_in_two_is_not_kept_in_part() -> None:
+    kept, hidden = told({"text": "x" * 560 + " sk-ant-api03-abcdefghijklmnopqrstuvwxyz" + " y" * 900})
+    assert hidden
+    assert "sk-ant" not in kept
+
+
+def test_arguments_without_end_cost_no_more_than_their_beginning() -> None:
+    deep: Any = "bottom"
+    for _ in range(500):
+        deep = [deep]
+    kept, hidden = told({"deep": deep, "long": "z" * 100_000})
+    assert len(kept) <= 600
+    assert hidden > 0
+
+
+SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}}
+CALLS = (
+    "<!channel> <@U1> @everyone @here <#C1> [click](https://evil.example) `` `x` ```\n# Title\n<https://e.example|ok>"
+)
+
+
+async def leaky(arguments: dict[str, Any]) -> str:
+    raise RuntimeError(f"postgres://bot:hunter2hunter2@db/x {CALLS}")
+
+
+def calls_once(asked: Asked) -> Turn:
+    return "Done." if any(role == "tool" for role, _ in asked.messages) else Call("look", {"q": CALLS})
+
+
+async def test_markup_in_arguments_and_errors_calls_nobody_and_ends_no_code(sandbox: Any, tmp_path: Path) -> None:
+    tools = {"tools": [adapt(Tool("look", "Looks.", leaky, SCHEMA))]}
+    async with talking(sandbox, tmp_path, calls_once, core=tools) as talk:
+        await talk.say("look!")
+        (turn,) = await talk.bot.settled(1)
+        for said in (await by_button(talk), await by_command(talk, turn=turn.id)):
+            assert not LEAKS.search(said)
+            assert not re.search(r"<[!@#h]|@(everyone|here)", said)
+            (line,) = [line for line in said.splitlines() if "`look`" in line]
+            assert line.count("`") == 6  # the tool, the arguments and the error: nothing in them ends its span
+        assert not any(message.pings for message in talk.replies())
+        assert not LEAKS.search(json.dumps(turn.receipt))
+        found = await Ledger(talk.bot.database).account(turn.id)
+        assert found is not None
+        assert not LEAKS.search(repr(found))
+
+
+def test_markup_in_the_names_of_people_files_and_tools_stays_text() -> None:
+    names = Receipt(
+        tools=(ToolUse("1", "`x` <!here>", "{}", ended="done"),), files=(FileUse("`a`\n# b", "<@U1> **no** [x](y)"),)
+    )
+    told_ = why_text(
+        account(receipt=names, rulings=(Ruling("t", "approved", "<!channel> `Eve` [x](y)", 1.0),)), words.ENGLISH
+    )
+    assert len(told_) <= MOST
+    assert not re.search(r"<[!@#]", told_)
+    assert "[x](y)" not in told_
+    assert all(line.startswith(("- ", "**")) for line in told_.splitlines())
+
+
+@pytest.mark.parametrize("attack", ["\x1b[2J\x1b]0;owned\x07", "\x9b31m", "\u202egnp.exe", "[red]x[/red]", "a\rb"])
+def test_an_operators_terminal_obeys_nothing_that_a_tool_was_called_with(
+    attack: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use = ToolUse("1", f"tool{attack}", attack, ended="failed", error=attack)
+    accounts.show(account(receipt=Receipt(tools=(use,)), error=f"Error: {attack}", session_id=f"s{attack}"))
+    tables.dump(account(receipt=Receipt(tools=(use,))))
+    said = capsys.readouterr().out
+    assert not set("\x1b\x9b\x07\r\u202e") & set(said)
+    if "red" in attack:
+        assert attack in said
