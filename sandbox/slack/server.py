@@ -233,9 +233,9 @@ class SlackSandbox(Hands):
         """Be a workspace of an organisation (Enterprise Grid), for all of which the app is installed."""
         self._workspace.enterprise_id = enterprise_id
 
-    def add_user(self, name: str, real_name: str | None = None, *, locale: str = "en-US", team: str = "") -> User:
-        """Add a person, who joins `general`; with a `team`, one of another workspace, with which that is shared."""
-        user = self._workspace.add_user(name, real_name or name.title(), locale=locale, team=team)
+    def add_user(self, name: str, real_name: str | None = None, *, locale: str = "en-US", team_id: str = "") -> User:
+        """Add a person, perhaps of another workspace, who joins `general`."""
+        user = self._workspace.add_user(name, real_name or name.title(), locale=locale, team_id=team_id)
         self.people[name] = user
         if "general" in self.channels:
             self.channels["general"].members.add(user.id)
