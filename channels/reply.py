@@ -14,6 +14,7 @@ from channels.planner import Planner
 from channels.words import Words
 from core.endings import closed
 from core.media import size
+from core.rounds import one_a_round
 
 log = logging.getLogger(__name__)
 
@@ -225,6 +226,7 @@ class Reply:
                 if not await self._may_go(move):
                     continue
                 await self._hold()
+                await one_a_round()
                 await self._planner.catch_up()
                 self._changed.clear()
                 is_last, since, self._since = self._final is not None, self._since, None
