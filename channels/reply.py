@@ -216,6 +216,7 @@ class Reply:
         with self._surface.live():
             while not self._is_abandoned:
                 self._grown.clear()
+                await one_a_round()
                 await self._planner.catch_up()
                 move = self._move(is_first)
                 if move is None:
