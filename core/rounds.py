@@ -1,16 +1,24 @@
 """Rounds of the event loop: who has much to compute leaves room for others."""
 
 import asyncio
+import time
 from weakref import WeakKeyDictionary
 
-_lines = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
+#: Seconds of computing after which the rest waits for the next round.
+ENOUGH = 0.005
+
+_began = WeakKeyDictionary[asyncio.AbstractEventLoop, float]()
 
 
-async def one_a_round() -> None:
-    """Wait for a round of the event loop in which nobody else goes on from here.
+async def room() -> None:
+    """Wait for a round of the event loop in which not enough was computed yet.
 
-    What becomes ready at one moment runs in one round, and all else waits for its end: so each of many computes in a
-    round of its own.
+    What becomes ready at one moment runs in one round, and all else waits for its end: so those of many who find no
+    room in it go on in a later one.
     """
-    async with _lines.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+    loop = asyncio.get_running_loop()
+    while (began := _began.get(loop)) is not None and time.thread_time() - began >= ENOUGH:
         await asyncio.sleep(0)
+    if began is None:
+        _began[loop] = time.thread_time()
+        loop.call_soon(_began.pop, loop, None)
