@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core import spending
 from core.redaction import Person, person_in, redact, sessions_with
 from core.sessions import scopes
 from core.sessions.record import parsed, references
@@ -305,3 +306,4 @@ async def _forget_person(connection: AsyncConnection, person: Person) -> None:
     decided = sa.update(approvals).where(approvals.c.decided_by == person.id)
     await connection.execute(decided.values(decided_by=None, decider=None))
     await _bury(connection, inbox.c.author == person.id)
+    await spending.forget(connection, person.id)
