@@ -10,6 +10,7 @@ from aiohttp.web import AbstractRouteDef
 from google.adk.apps import App
 
 from bot.agent import Crew, make_choice, make_crew, summing
+from bot.feed import feeding
 from bot.health import Health
 from bot.money import make_money
 from bot.server import serving
@@ -101,7 +102,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await prepare(database)
         choice = make_choice(settings)
         stack.push_async_callback(choice.aclose)
-        crew = make_crew(settings, choice, Journal(database))  # before a lease is to be kept: it may take its time
+        # Before a lease is to be kept: it may take its time.
+        crew = make_crew(settings, choice, Journal(database), await stack.enter_async_context(feeding(database)))
         await adopt(database, crew.agents)
         money = make_money(settings, database, choice.asked)
         lease = Lease(database, seconds=settings.lease_seconds)

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -52,9 +53,15 @@ def run() -> None:
 
 
 @cli.command(name="sandbox")
-def run_sandbox() -> None:
-    """Run a Slack and a Discord on this machine and the bot in both; you type as their users."""
-    _run_sandbox(configuration.load())
+def run_sandbox(
+    terminal: Annotated[bool, typer.Option(help="Speak in the terminal instead of on a page.")] = False,
+    agent: Annotated[str, typer.Option(help="An agent of your own, started again whenever it changes.")] = "",
+    port: Annotated[int, typer.Option(help="Where the page is, on this machine.")] = sandbox.PORT,
+) -> None:
+    """Run a Slack and a Discord on this machine and the bot in both; you speak as their users."""
+    if agent:
+        os.environ["AGENT"] = agent
+    _run_sandbox(configuration.load(), terminal=terminal, agent=agent, port=port)
 
 
 @cli.command(name="check")
@@ -123,12 +130,17 @@ def main() -> None:
         sys.exit(1)
 
 
-def _run_sandbox(settings: configuration.Settings) -> None:
+def _run_sandbox(
+    settings: configuration.Settings, *, terminal: bool = False, agent: str = "", port: int = sandbox.PORT
+) -> None:
+    """In the terminal if that is asked for, and where lines come in; else on a page."""
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
-    _run(sandbox.run, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
+    in_terminal = terminal or sandbox.speaks_in_lines()
+    work = partial(sandbox.run, terminal=in_terminal, agent=agent, port=port, say=_say)
+    _run(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
 
 
 def _run(work: Work, settings: configuration.Settings, log_file: Path | None = None) -> None:

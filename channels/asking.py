@@ -56,7 +56,7 @@ class Asking:
 
         Args:
             takes: the files that the model can be given.
-            clerk: where it is taken down what is read of it.
+            clerk: takes down what is read of it.
 
         Raises:
             StoreError: it cannot be read what was asked before.

@@ -13,6 +13,7 @@ from channels import words
 from channels.channel import File
 from channels.desk import Desk
 from channels.receipts import Receipts
+from channels.tools import plain
 from channels.usage import usage
 from channels.why import told
 from channels.words import Words
@@ -47,11 +48,15 @@ WITH_NAME: frozenset[Name] = frozenset({"agent", "model"})
 #: Characters of a name that is said again.
 _MOST_NAMED = 100
 
+#: Characters of an agent's description.
+_MOST_DESCRIBED = 200
+
 #: In which form a conversation is given, the first one unless another is asked for.
 FORMS: Sequence[Form] = ("md", "json")
 
 #: The most bytes of it. Discord: a bot may send files of 10 MiB.
 MOST_EXPORTED = 8 * 2**20
+
 #: Those that go by something behind them.
 _WITH_ARGUMENT: frozenset[Name] = WITH_NAME | {"why"}
 
@@ -320,9 +325,9 @@ def _shown(name: Name) -> str:
 
 
 def _listed(name: str, description: str) -> str:
-    return f"- `{name}`: {description}" if description else f"- `{name}`"
+    return f"- `{name}`: {plain(description, _MOST_DESCRIBED)}" if description else f"- `{name}`"
 
 
 def _bounded(name: str) -> str:
     """What somebody has named that is not there, to be said again."""
-    return name.replace("`", "")[:_MOST_NAMED]
+    return plain(name, _MOST_NAMED)

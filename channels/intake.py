@@ -242,7 +242,8 @@ class Intake:
                         approval_id, self._desk.door.person(visitor, name), _VERDICTS[ruling], say
                     )
                 case "why", turn_id:
-                    return await told(self._desk.ledger, turn_id, visitor.author, say)
+                    is_admin = self._desk.door.is_admin(visitor)
+                    return await told(self._desk.ledger, turn_id, visitor.author, say, is_admin=is_admin)
                 case other, turn_id:
                     return await self._grant(other, turn_id, visitor.author, say)
         except StoreError as error:

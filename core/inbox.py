@@ -93,10 +93,9 @@ class Inbox:
         if isinstance(accepted, Limited) or accepted is Accepted.KNOWN:
             return accepted
         self._worker.wake()
-        if accepted is Accepted.WAITS:
-            with suppress(StoreError):  # the worker looks by itself now and then
-                if overtaken := await self._turns.overtaken(inbound.session_id):
-                    self._worker.cancel(overtaken, ANEW)
+        with suppress(StoreError):  # the worker looks by itself now and then
+            if accepted is Accepted.WAITS and (overtaken := await self._turns.overtaken(inbound.session_id)):
+                self._worker.cancel(overtaken, ANEW)
         return accepted
 
     async def _accept_within(self, inbound: Inbound) -> Accepted | Limited:
@@ -171,7 +170,7 @@ class Inbox:
 
     async def _spent_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
         place = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
-        where = (await connection.execute(place)).scalar_one_or_none() or ""
+        where: str = (await connection.execute(place)).scalar_one_or_none() or ""
         return await self._rates.spent_until(connection, author=author, place=where)
 
     async def revise(self, event_key: str, text: str, *, calls: bool = False) -> Revised | Taken:

@@ -104,6 +104,7 @@ async def core_of(
     tools: Sequence[BaseTool] = (),
     allowance: Allowance = ALLOWANCE,
     context_tokens: int = TOKENS,
+    agents: Agents = PARLEY,
     door: Door | None = None,
     rates: Rates = BOUNDLESS,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
@@ -141,7 +142,7 @@ async def core_of(
         )
         runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
         stack.push_async_callback(runtime.aclose)
-        turns, channels, door = await successor(database), dict[str, Channel](), door or Door()
+        turns, channels, door = await successor(database, agents), dict[str, Channel](), door or Door()
 
         async def answer(turn: Turn) -> None:
             async with caps.over(turn.meter):
@@ -149,7 +150,9 @@ async def core_of(
 
         worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name, rates=rates)
-        conversations = Conversations(database, turns, worker, app=app.name, models=MODELS, budget=BUDGET)
+        conversations = Conversations(
+            database, turns, worker, app=app.name, models=MODELS, budget=BUDGET, agents=agents
+        )
         approvals = Approvals(database, turns, worker, approvers=approvers, pauses=(0.01, 0.01))
         context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
         answerer = Answerer(
