@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core import spending
 from core.redaction import Person, person_in, redact, sessions_with
 from core.sessions import scopes
 from core.sessions.record import parsed, references
@@ -313,3 +314,4 @@ async def _forget_person(connection: AsyncConnection, person: Person) -> None:
     own = (refusals.c.person == person.id) | refusals.c.person.endswith(f":{person.id}", autoescape=True)
     await connection.execute(sa.delete(refusals).where(own))
     await _bury(connection, inbox.c.author == person.id)
+    await spending.forget(connection, person.id)

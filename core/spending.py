@@ -209,16 +209,24 @@ def shared(calls: Sequence[ModelCall], people: Mapping[str, str], prices: Prices
 
 
 async def forget(connection: AsyncConnection, person: str) -> None:
-    """Keep what a person has spent as nobody's, as a part of the caller's transaction.
+    """Keep what a person has spent as nobody's, as a part of the caller's transaction; also of turns that are to be
+    counted yet.
 
     Args:
-        person: the platform's id behind the platform's name, as in `slack:U1`.
+        person: the platform's id.
     """
-    his = spending.c.person == person
+    end = f":{person}"
+    his = spending.c.person.endswith(end, autoescape=True)
     rows = (await connection.execute(sa.select(spending).where(his).order_by(*spending.primary_key))).all()
     await connection.execute(sa.delete(spending).where(his))
     for row in rows:
         await _add(connection, {**row._mapping, "person": "", "name": ""})
+    await connection.execute(sa.delete(reservations).where(reservations.c.person.endswith(end, autoescape=True)))
+    named = sa.select(turns.c.id, turns.c.usage).where(sa.cast(turns.c.usage, sa.Text).contains(end, autoescape=True))
+    for turn in (await connection.execute(named)).all():
+        people = {one: name for one, name in turn.usage.get("people", {}).items() if not one.endswith(end)}
+        kept = {**turn.usage, "people": people | ({} if len(people) == len(turn.usage["people"]) else {"": ""})}
+        await connection.execute(sa.update(turns).where(turns.c.id == turn.id).values(usage=kept))
 
 
 def _part(total: int, nth: int, of: int) -> int:
