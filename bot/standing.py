@@ -80,7 +80,8 @@ def findings(seen: Overview, *, holder: str | None, time_limit: float, platforms
     for turn in seen.running:
         yield from _turn(turn, alive, time_limit)
     if seen.waiting.free > UNTAKEN:
-        line = f"messages that wait: {seen.waiting.messages}, one of them for {seen.waiting.free:.0f} s with none before it"
+        since = f"one of them for {seen.waiting.free:.0f} s with none before it"
+        line = f"messages that wait: {seen.waiting.messages}, {since}"
         yield Finding("waiting", "inbox", line, "the workers are all busy, or hang: raise TURNS_AT_ONCE, or add one")
     for channel in seen.channels:
         if alive and channel.name in platforms and channel.heard is not None and channel.heard > DEAF:

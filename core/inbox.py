@@ -23,7 +23,8 @@ from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
 from core.store.upsert import insert_of
-from core.turns import ANEW, RESET, STOP, WITHDRAWN, Kind, Turns
+from core.turn import Kind
+from core.turns import ANEW, RESET, STOP, WITHDRAWN, Turns
 from core.waiting import Again, generation_of, is_known, is_under_way, is_waiting, readable, row_of
 from core.worker import Worker
 

@@ -74,12 +74,10 @@ class GuardPlugin(BasePlugin):
         if self._journal is None or call is None or asks:
             return None
         entry = await self._journal.begin(call)
-        if entry is None:
-            return None
-        if (is_idempotent(tool) and not entry.ended) or _is_decided(entry, tool_context):
+        if entry is not None and ((is_idempotent(tool) and not entry.ended) or _is_decided(entry, tool_context)):
             await self._journal.begin_again(call)
-            return None
-        return _Recorded.of(entry, tool, tool_context)
+            entry = None
+        return None if entry is None else _Recorded.of(entry, tool, tool_context)
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any

@@ -92,8 +92,7 @@ class Ear:
                     await self._hear(call)
             except SurfaceError as error:
                 log.error("it cannot be seen who wrote a message: %s", error)
-                if gaps := self.gaps_of(place_of(guild_of(message), message.channel.id)):
-                    gaps.open(sent_at(message.id))
+                self._look_again(message)
 
     async def _is_placed(self, message: discord.Message) -> bool:
         """See where a message was said, if nobody has told discord.py; whether that can be seen."""
@@ -102,10 +101,14 @@ class Ear:
                 message.channel = await self._api.channel(message.channel.id)
             except SurfaceError as error:
                 log.error("it cannot be seen where a message was said: %s", error)
-                if gaps := self.gaps_of(place_of(guild_of(message), message.channel.id)):
-                    gaps.open(sent_at(message.id))
+                self._look_again(message)
                 return False
         return True
+
+    def _look_again(self, message: discord.Message) -> None:
+        """Have it looked what was said since a message, which could not be taken in."""
+        if gaps := self.gaps_of(place_of(guild_of(message), message.channel.id)):
+            gaps.open(sent_at(message.id))
 
     async def _hear(self, call: Call) -> None:
         gaps = self.gaps_of(call.inbound.place)

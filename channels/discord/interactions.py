@@ -41,10 +41,9 @@ from core.visitors import BOT, Spot, Visitor
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which it is looked who asks. Discord: an interaction waits for 3 s.
-LOOK_SECONDS = 2.0
-#: Seconds that keeping what somebody asks for may take before it is acknowledged. Discord waits for 3.
-KEEP_SECONDS = 1.0
+#: Seconds for which it is looked who asks, and that keeping what he asks for may take, before it is acknowledged.
+#: Discord waits for 3.
+LOOK_SECONDS, KEEP_SECONDS = 1.5, 1.0
 
 #: Characters of a question that are shown above its answer, and of a message that is asked about.
 _MOST_ASKED, _MOST_ABOUT = 1500, 200
@@ -120,7 +119,8 @@ class Interactions:
                 if not is_new:  # another connection has told of it as well
                     return
             await self._answers.acknowledge(interaction, ephemeral=True)
-            said = Said(seen.refusal) if seen.refusal else await do(self._asker(interaction))
+            asker = None if seen.refusal else replace(self._asker(interaction), visitor=seen.visitor)
+            said = Said(seen.refusal) if asker is None else await do(asker)
             await self._answer(interaction, said)
             if errand is not None:
                 await self._errands.done(errand)

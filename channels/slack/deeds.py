@@ -135,7 +135,7 @@ class Deeds:
     def _deed(self, body: Mapping[str, Any]) -> Deed | None:
         """What is to be done for what somebody has done; none if it is an event."""
         if body.get("command") in COMMANDS:
-            return lambda _: self._commands.take(body)
+            return partial(self._commands.take, body)
         match body.get("type"):
             case "block_actions":
                 return partial(self._take_presses, body)
