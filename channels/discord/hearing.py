@@ -174,7 +174,8 @@ def spots(guild: int | None, channel: discord.abc.Snowflake) -> tuple[str, ...]:
     """What rules on places may call a channel: see `Inbound`."""
     if guild is None:
         return (str(channel.id), f"{NAME}:dm", "dm")
-    parent, above = None, channel
+    parent: int | None = None
+    above = channel
     if isinstance(channel, discord.Thread):
         parent, above = (
             channel.parent_id,
