@@ -11,12 +11,15 @@ from google.adk.apps import App
 
 from bot import traces
 from bot.agent import Crew, make_choice, make_crew, summing
+from bot.feed import feeding
 from bot.health import Health
+from bot.money import make_money
 from bot.probes import probes
 from bot.server import Server, serving
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels import words
 from channels.answer import Answerer
+from channels.apologies import Apologies
 from channels.channel import Channel
 from channels.context import Context
 from channels.desk import Desk
@@ -50,7 +53,8 @@ from core.store.lock import held
 from core.store.migrate import migrate, pending, verify
 from core.summarizer import Summarizer
 from core.tokens import TokenCounter
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.vault import Vault
 from core.warming import warm_up
 from core.worker import Worker
@@ -114,14 +118,17 @@ async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict
         await prepare(database)
         choice = make_choice(settings)
         stack.push_async_callback(choice.aclose)
-        crew = make_crew(settings, choice, Journal(database))  # before a lease is to be kept: it may take its time
+        # Before a lease is to be kept: it may take its time.
+        crew = make_crew(settings, choice, Journal(database), await stack.enter_async_context(feeding(database)))
         await adopt(database, crew.agents)
+        money = make_money(settings, database, choice.asked)
         lease = Lease(database, seconds=settings.lease_seconds)
         await lease.take()
         stack.push_async_callback(lease.give_up)
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)
         await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
+        await stack.enter_async_context(_beside(money.spending.run(), name="spending"))
         retention = Retention(database, days=settings.retention_days)
         await stack.enter_async_context(_beside(retention.run(), name="retention"))
         if LOCAL_MODEL in choice.asked:
@@ -135,7 +142,8 @@ async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict
         turns, channels = Turns(database, lease, agents=crew.agents), dict[str, Channel]()
 
         async def answer(turn: Turn) -> None:
-            await compaction.beside(turn, answerer.answer)
+            async with money.caps.over(turn.meter):
+                await compaction.beside(turn, answerer.answer)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         sessions = SessionService(database, counter)
@@ -162,6 +170,7 @@ async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict
             Context(database, counter.count, most=settings.context_tokens),
             approvals=approvals,
             door=door,
+            apologies=Apologies(money.spending, settings.admins),
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
@@ -179,6 +188,7 @@ async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict
             Errands(database, lease),
             Ledger(database),
             Refusals(database),
+            money.spending,
             door,
             settings.follow,
         )

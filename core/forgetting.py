@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core import spending
 from core.redaction import Person, person_in, redact, sessions_with
 from core.sessions import scopes
 from core.sessions.record import parsed, references
@@ -122,6 +123,7 @@ class Forgetting:
                     await _hold(connection, session)
                     await redact(connection, session, await person_in(connection, session, wish.person))
                     await _drop_unused(connection, session)
+                    await connection.execute(sa.delete(memories).where(memories.c.session == session))
             else:
                 await self.trim(session, wish.before)
         if wish.person:
@@ -312,3 +314,4 @@ async def _forget_person(connection: AsyncConnection, person: Person) -> None:
     own = (refusals.c.person == person.id) | refusals.c.person.endswith(f":{person.id}", autoescape=True)
     await connection.execute(sa.delete(refusals).where(own))
     await _bury(connection, inbox.c.author == person.id)
+    await spending.forget(connection, person.id)

@@ -6,9 +6,6 @@ OpenTelemetry: opentelemetry.io/docs/specs/semconv/general/naming. Prometheus ha
 their unit: `parley.reply.delay` is `parley_reply_delay_seconds`.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 from opentelemetry import metrics
 
 _SECONDS = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0]
@@ -38,6 +35,9 @@ model_calls = _meter.create_counter("parley.model.calls", unit="{call}", descrip
 #: By `model` and `kind`: "input" (with "cached"), "output" (without "thinking").
 tokens = _meter.create_counter("parley.model.tokens", unit="{token}", description="Tokens read and written by models")
 
+#: By `model`.
+cost = _meter.create_counter("parley.model.cost", unit="{dollar}", description="Dollars that calls of models came to")
+
 #: By `kind`: what the database or its driver calls it.
 database_errors = _meter.create_counter(
     "parley.database.errors", unit="{error}", description="Statements that failed for the database's sake"
@@ -65,21 +65,9 @@ budget_left = _meter.create_gauge(
 )
 
 
-@contextmanager
-def model_call(model: str) -> Iterator[Callable[..., None]]:
-    """Count a call of a model, and the tokens of each kind that what this yields is told of."""
-
-    def told(**used: int) -> None:
-        for kind, count in used.items():
-            if count:
-                tokens.add(count, {"model": model, "kind": kind})
-
-    outcome = "cancelled"
-    try:
-        yield told
-        outcome = "ok"
-    except Exception as error:
-        outcome = type(error).__name__
-        raise
-    finally:
-        model_calls.add(1, {"model": model, "outcome": outcome})
+def model_call(model: str, error: str, **used: int) -> None:
+    """Count a call of a model: what it ended with, if that was an error, and its tokens of each kind."""
+    model_calls.add(1, {"model": model, "outcome": error or "ok"})
+    for kind, count in used.items():
+        if count:
+            tokens.add(count, {"model": model, "kind": kind})

@@ -30,7 +30,8 @@ from core.store.schema import messages, sessions
 from core.store.schema import turns as turns_table
 from core.summarizer import Summarizer
 from core.tokens import TokenCounter
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from sandbox.models import Asked, Fail, Finish, Say, ScriptedOpenAI
 from sandbox.models import Turn as Script
 from tests.core.conftest import Faulty
