@@ -243,14 +243,15 @@ class Answerer:
                     done = await self._agent_said(turn, reply)
             finally:
                 await language.known()
-            text, asked = reply.text, list[Approval]()
+            text = reply.text
             files = await self._made(turn)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
                 asked = await self._approvals.answered(turn, text, asdict(done.usage), done.asks, clerk.receipt)
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                await self._turns.answered(turn, text, asdict(done.usage), clerk.receipt)
+                is_kept = await self._turns.answered(turn, text, asdict(done.usage), clerk.receipt)
+                asked = [] if is_kept else None
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -261,6 +262,8 @@ class Answerer:
             log.error("turn %s failed: %s", turn.id, traced(error))
             sentence = error.public if isinstance(error, ParleyError) else ParleyError.public
             return await self._close(turn, reply, sentence, "failed", _cause(error))
+        if asked is None:
+            return await self._cancelled(turn, reply, turns.ANEW)
         return await self._show(turn, reply, text, files, asked)
 
     async def _agent_said(self, turn: Turn, reply: Reply) -> StreamEvent:
@@ -335,8 +338,10 @@ class Answerer:
                         await reply.close(reply.said.rstrip(), ending=ending, controls=controls)
                     except SurfaceError as error:
                         log.warning("turn %s: its reply does not say that it is handed back: %s", turn.id, error)
+                await reply.leave()
                 await self._turns.hand_back(turn)
             case turns.ANEW:
+                await reply.leave()  # whoever goes on with it finds all that this one has shown
                 await self._turns.hand_back(turn)
 
     async def _close(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:

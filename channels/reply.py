@@ -119,7 +119,11 @@ class Reply:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End what was not closed: the call in flight ends by itself, and no other is made."""
+        """End what was not closed."""
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Show no more of it: the call in flight ends by itself, and no other is made."""
         if self._writer is None:
             return
         self._is_abandoned = True
