@@ -11,6 +11,7 @@ from typing import Any
 
 from channels import words
 from channels.asking import Asking
+from channels.astray import clearing
 from channels.attachments import ALLOWANCE, Allowance
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
@@ -114,12 +115,15 @@ class Answerer:
                     place.waited()
                 if place is not surface:
                     await place.begun()
+            if turn.attempt > 1:  # whose it was may only be slow
+                surface.doubt()
             known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
             if known != turn.chunks:
                 await keep(known)
             files = await self._made(turn) if turn.text is not None else ()
             async with (
                 Language(channel.locale(turn.inbound)) as language,
+                clearing(self._conversations, turn.id, surface) as astray,
                 Reply(
                     surface,
                     known=known,
@@ -128,6 +132,7 @@ class Answerer:
                     most=self._most_messages,
                     say=language.now,
                     controls=await self._while_it_runs(turn, language.now),
+                    astray=astray,
                 ) as reply,
             ):
                 self._replies[turn.id] = reply
@@ -365,6 +370,7 @@ class Answerer:
         controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
         await reply.close(text, controls=controls, files=files)
         for approval in asked:
+            await self._turns.hold(turn)
             await self.reask(approval)
         await self._turns.end(turn, "done")
 

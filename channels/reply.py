@@ -13,6 +13,7 @@ from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priori
 from channels.planner import Planner
 from channels.words import Words
 from core.endings import closed
+from core.errors import TurnLostError
 from core.media import size
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Reply:
         most: how many messages it may have. Of a longer text they show the beginning, and a file the whole.
         say: the language of what it says in the bot's own name.
         controls: the buttons under it while it grows.
+        astray: takes the ids of messages that were posted while another process took the reply, and may be nobody's.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Reply:
         most: int = MOST_MESSAGES,
         say: Words = words.ENGLISH,
         controls: Sequence[Button] = (),
+        astray: list[str] | None = None,
     ) -> None:
         self._surface = surface
         self._known = list(known)
@@ -81,6 +84,7 @@ class Reply:
         self._hold = hold
         self._most = most
         self.say = say
+        self._astray = [] if astray is None else astray
         self._ending = ""
         self._files: list[File] = []
         self._controls = controls
@@ -338,7 +342,11 @@ class Reply:
 
     async def _record(self, position: int, message_id: str) -> None:
         self._known[position:] = [message_id, *self._known[position + 1 :]]
-        await self._keep(self._known)
+        try:
+            await self._keep(self._known)
+        except TurnLostError:
+            self._astray.append(message_id)
+            raise
 
 
 def _now() -> float:

@@ -19,8 +19,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.asks import Ask, Decision, always
 from core.inbound import Inbound
-from core.secrets import traced
 from core.overtaking import is_overtaken
+from core.secrets import traced
 from core.sessions import scopes
 from core.sessions.record import jsonable
 from core.sessions.service import hold_session

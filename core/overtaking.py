@@ -63,9 +63,7 @@ OVERTAKEN = Statement(
 )
 
 #: Keeps the answer of a turn, unless it is overtaken; and finds it, if that is why not.
-ANSWERED = writes_own(
-    before("answered"), "text", "usage", "receipt", only=[sa.not_(is_overtaken())], state="answered"
-)
+ANSWERED = writes_own(before("answered"), "text", "usage", "receipt", only=[sa.not_(is_overtaken())], state="answered")
 OVERTAKEN_INSTEAD = Statement(lambda _dialect: sa.select(turns.c.id).where(IS_OWN, is_overtaken()))
 
 

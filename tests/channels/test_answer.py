@@ -219,12 +219,12 @@ async def test_a_database_that_fails_in_passing_costs_nothing(
 ) -> None:
     execute, failures = Turns._execute, 0
 
-    async def failing(self: Turns, *of: Any) -> None:
+    async def failing(self: Turns, *of: Any) -> bool:
         nonlocal failures
         failures += 1
         if failures % 2:
             raise StoreError("out of reach")
-        await execute(self, *of)
+        return await execute(self, *of)
 
     monkeypatch.setattr(Turns, "_execute", failing)
     async with running(slack, tmp_path, "the answer") as bot:
