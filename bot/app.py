@@ -46,6 +46,7 @@ from core.shares import Shares, Uses
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, pending, verify
+from core.store.retrying import retried
 from core.summarizer import Summarizer
 from core.tokens import TokenCounter
 from core.turns import Turn, Turns
@@ -101,7 +102,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         crew = make_crew(settings, choice, Journal(database))  # before a lease is to be kept: it may take its time
         await adopt(database, crew.agents)
         lease = Lease(database, seconds=settings.lease_seconds)
-        await lease.take()
+        await retried(lease.take, what="the lease")
         stack.push_async_callback(lease.give_up)
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)
