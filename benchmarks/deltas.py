@@ -27,7 +27,8 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tokens import TokenCounter
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.warming import warm_up
 from core.worker import Worker
 

@@ -57,19 +57,25 @@ def make_choice(settings: Settings) -> Choice:
         settings.models,
         settings.endpoints,
         is_needed=not settings.agent and settings.several is None,
+        fallbacks=settings.model_fallbacks,
         idle_seconds=settings.model_idle_seconds,
     )
 
 
-def make_crew(settings: Settings, choice: Choice, journal: Journal | None = None) -> Crew:
+def make_crew(
+    settings: Settings, choice: Choice, journal: Journal | None = None, watching: Sequence[BasePlugin] = ()
+) -> Crew:
     """The apps, ready to run.
+
+    Args:
+        watching: what sees all that happens in a run, and changes nothing.
 
     Raises:
         SettingsError: one cannot be had; a line for each fault, that names `AGENT`, `TOOLS` or `MCP_FILE`, or the file
             of several agents and the agent in it.
     """
     register(choice.adapter, default=choice.default)
-    plugins = ours(journal, tool_seconds=settings.tool_seconds)
+    plugins = [*ours(journal, tool_seconds=settings.tool_seconds), *watching]
     if settings.several is not None:
         return _several(settings, settings.several, choice, plugins)
     if settings.agent:

@@ -10,11 +10,14 @@ from aiohttp.web import AbstractRouteDef
 from google.adk.apps import App
 
 from bot.agent import Crew, make_choice, make_crew, summing
+from bot.feed import feeding
 from bot.health import Health
+from bot.money import make_money
 from bot.server import serving
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels import words
 from channels.answer import Answerer
+from channels.apologies import Apologies
 from channels.channel import Channel
 from channels.context import Context
 from channels.desk import Desk
@@ -49,7 +52,8 @@ from core.store.migrate import migrate, pending, verify
 from core.store.retrying import retried
 from core.summarizer import Summarizer
 from core.tokens import TokenCounter
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.vault import Vault
 from core.warming import warm_up
 from core.worker import Worker
@@ -99,14 +103,17 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await prepare(database)
         choice = make_choice(settings)
         stack.push_async_callback(choice.aclose)
-        crew = make_crew(settings, choice, Journal(database))  # before a lease is to be kept: it may take its time
+        # Before a lease is to be kept: it may take its time.
+        crew = make_crew(settings, choice, Journal(database), await stack.enter_async_context(feeding(database)))
         await adopt(database, crew.agents)
+        money = make_money(settings, database, choice.asked)
         lease = Lease(database, seconds=settings.lease_seconds)
         await retried(lease.take, what="the lease")
         stack.push_async_callback(lease.give_up)
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)
         await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
+        await stack.enter_async_context(_beside(money.spending.run(), name="spending"))
         retention = Retention(database, days=settings.retention_days)
         await stack.enter_async_context(_beside(retention.run(), name="retention"))
         if LOCAL_MODEL in choice.asked:
@@ -120,7 +127,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         turns, channels = Turns(database, lease, agents=crew.agents), dict[str, Channel]()
 
         async def answer(turn: Turn) -> None:
-            await compaction.beside(turn, answerer.answer)
+            async with money.caps.over(turn.meter):
+                await compaction.beside(turn, answerer.answer)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
         sessions = SessionService(database, counter)
@@ -147,6 +155,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             Context(database, counter.count, most=settings.context_tokens),
             approvals=approvals,
             door=door,
+            apologies=Apologies(money.spending, settings.admins),
             time_limit=settings.turn_seconds,
             most_messages=settings.reply_max_messages,
             most_attempts=settings.turn_max_attempts,
@@ -164,6 +173,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
             Errands(database, lease),
             Ledger(database),
             Refusals(database),
+            money.spending,
             door,
             settings.follow,
         )

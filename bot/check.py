@@ -158,7 +158,9 @@ def _who_asks(name: str, choice: Choice) -> str:
     """The setting that names a model."""
     if name == choice.default:
         return "MODEL"
-    return "MODELS" if name in choice.offered else "the model of an agent"
+    if name in choice.offered:
+        return "MODELS"
+    return "MODEL_FALLBACKS" if name in choice.fallbacks.offered else "the model of an agent"
 
 
 async def _server(server: McpServer) -> Finding:

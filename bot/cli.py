@@ -6,14 +6,18 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from bot import app, check, keeping, logs, operator, sandbox
 from bot import manifest as manifests
 from bot import settings as configuration
+from bot import usage as usages
 from core.errors import ParleyError, SettingsError
+from core.spending import By
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate as apply_migrations
@@ -49,9 +53,15 @@ def run() -> None:
 
 
 @cli.command(name="sandbox")
-def run_sandbox() -> None:
-    """Run a Slack and a Discord on this machine and the bot in both; you type as their users."""
-    _run_sandbox(configuration.load())
+def run_sandbox(
+    terminal: Annotated[bool, typer.Option(help="Speak in the terminal instead of on a page.")] = False,
+    agent: Annotated[str, typer.Option(help="An agent of your own, started again whenever it changes.")] = "",
+    port: Annotated[int, typer.Option(help="Where the page is, on this machine.")] = sandbox.PORT,
+) -> None:
+    """Run a Slack and a Discord on this machine and the bot in both; you speak as their users."""
+    if agent:
+        os.environ["AGENT"] = agent
+    _run_sandbox(configuration.load(), terminal=terminal, agent=agent, port=port)
 
 
 @cli.command(name="check")
@@ -86,6 +96,21 @@ def manifest(platform: manifests.Platform) -> None:
 
 
 @cli.command()
+def usage(
+    by: Annotated[By, typer.Option(help="For each of which it is told.")] = "person",
+    since: Annotated[str, typer.Option(help="From this day on (UTC); by default, the first of this month.")] = "",
+    until: Annotated[str, typer.Option(help="To this day.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Print what the models have cost, by person, place, model or day."""
+
+    async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
+        _say(await usages.usage(settings, by, since=since, until=until, as_json=as_json))
+
+    _run(work, configuration.load())
+
+
+@cli.command()
 def warm() -> None:
     """Fetch what the bot must not fetch while it runs: the vocabulary that tokens are counted with."""
     _say(f"tokens are counted with {fetch_vocabulary(configuration.load().vocabulary_dir)}")
@@ -105,12 +130,17 @@ def main() -> None:
         sys.exit(1)
 
 
-def _run_sandbox(settings: configuration.Settings) -> None:
+def _run_sandbox(
+    settings: configuration.Settings, *, terminal: bool = False, agent: str = "", port: int = sandbox.PORT
+) -> None:
+    """In the terminal if that is asked for, and where lines come in; else on a page."""
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
-    _run(sandbox.run, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
+    in_terminal = terminal or sandbox.speaks_in_lines()
+    work = partial(sandbox.run, terminal=in_terminal, agent=agent, port=port, say=_say)
+    _run(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
 
 
 def _run(work: Work, settings: configuration.Settings, log_file: Path | None = None) -> None:

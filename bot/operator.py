@@ -32,7 +32,8 @@ from core.store.database import Database
 from core.store.lock import holder
 from core.store.migrate import pending
 from core.tokens import TokenCounter
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.worker import Worker
 
 commands = typer.Typer()

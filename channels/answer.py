@@ -4,12 +4,12 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing
-from dataclasses import asdict
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from channels import words
+from channels.apologies import Apologies, level, marked
 from channels.asking import Asking
 from channels.astray import clearing
 from channels.attachments import ALLOWANCE, Allowance
@@ -33,7 +33,8 @@ from core.receipt import Clerk
 from core.runtime import AgentRuntime
 from core.secrets import traced
 from core.states import Ended
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Answerer:
         runtime: of the agent that answers unless the turn names one of the `others`.
         channels: the adapters by name.
         time_limit: the most seconds that one run of the agent may take.
+        apologies: finds the words for why there is none.
         most_messages: how many messages a reply may have; of a longer one, a file holds the whole.
         most_attempts: how often a turn is begun whose worker does not live to its end.
         extras: what may be pressed under an answer.
@@ -71,6 +73,7 @@ class Answerer:
         approvals: Approvals,
         door: Door,
         time_limit: float,
+        apologies: Apologies | None = None,
         most_messages: int = MOST_MESSAGES,
         most_attempts: int = MOST_ATTEMPTS,
         extras: Set[Extra] = EXTRAS,
@@ -88,6 +91,7 @@ class Answerer:
         self._asking = Asking(turns, context, door, allowance)
         self._conversations = conversations
         self._approvals = approvals
+        self._apologies = apologies or Apologies()
         self._standing = Standing(
             runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
         )
@@ -248,14 +252,14 @@ class Answerer:
                     done = await self._agent_said(turn, reply)
             finally:
                 await language.known()
-            text = reply.text
+            text = marked(reply.text, done.calls, reply.say)
             files = await self._made(turn)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
-                asked = await self._approvals.answered(turn, text, asdict(done.usage), done.asks, clerk.receipt)
+                asked = await self._approvals.answered(turn, text, turn.meter.to_json(), done.asks, clerk.receipt)
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                is_kept = await self._turns.answered(turn, text, asdict(done.usage), clerk.receipt)
+                is_kept = await self._turns.answered(turn, text, turn.meter.to_json(), clerk.receipt)
                 asked = [] if is_kept else None
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
@@ -264,8 +268,8 @@ class Answerer:
         except (SurfaceError, TurnLostError):
             raise
         except Exception as error:
-            log.error("turn %s failed: %s", turn.id, traced(error))
-            sentence = error.public if isinstance(error, ParleyError) else ParleyError.public
+            log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
+            sentence = await self._apologies.why(error, turn, reply.say)
             return await self._close(turn, reply, sentence, "failed", _cause(error))
         if asked is None:
             return await self._cancelled(turn, reply, turns.ANEW)
@@ -304,6 +308,7 @@ class Answerer:
             generation=turn.generation,
             fence=self._turns.fence(turn),
             decisions=decisions,
+            meter=turn.meter,
         )
         async with aclosing(events):
             async for event in events:

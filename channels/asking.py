@@ -9,11 +9,12 @@ from channels.attachments import Allowance, Attachments
 from channels.channel import Channel, Heard
 from channels.context import Context
 from channels.door import Admission, Door
-from core.inbound import Inbound
+from core.inbound import Inbound, storable
 from core.models.provider import Takes
 from core.receipt import Clerk
 from core.sessions.spoken import Spoken
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.visitors import Speaker, together
 
 
@@ -55,13 +56,20 @@ class Asking:
 
         Args:
             takes: the files that the model can be given.
-            clerk: where it is taken down what is read of it.
+            clerk: takes down what is read of it.
 
         Raises:
             StoreError: it cannot be read what was asked before.
+            CapError: nothing more may be spent.
         """
         heard: Sequence[Heard] = [await channel.read(message) for message in turn.messages]
         files: Sequence[Part] = ()
+        turn.meter.place = turn.inbound.place
+        turn.meter.people = {
+            f"{message.channel}:{message.author}": storable(one.speaker)
+            for message, one in zip(turn.messages, heard, strict=True)
+        }
+        await turn.meter.ask(turn.model or "", lambda: 0)  # what is refused is neither read nor stored
         speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
             heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)

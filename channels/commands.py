@@ -13,16 +13,19 @@ from channels import words
 from channels.channel import File
 from channels.desk import Desk
 from channels.receipts import Receipts
+from channels.tools import plain
+from channels.usage import usage
 from channels.why import told
 from channels.words import Words
 from core.errors import StoreError
 from core.export import Form
 from core.inbound import Inbound
 from core.secrets import traced
+from core.visitors import Visitor
 
 log = logging.getLogger(__name__)
 
-Name = Literal["reset", "stop", "help", "status", "why", "agent", "model", "export", "mute", "listen"]
+Name = Literal["reset", "stop", "help", "status", "why", "agent", "model", "export", "mute", "listen", "usage"]
 
 #: What each of them does.
 COMMANDS: Mapping[Name, str] = {
@@ -35,6 +38,7 @@ COMMANDS: Mapping[Name, str] = {
     "export": words.EXPORT_DOES,
     "mute": words.MUTE_DOES,
     "listen": words.LISTEN_DOES,
+    "usage": words.USAGE_DOES,
     "help": words.HELP_DOES,
 }
 
@@ -44,17 +48,21 @@ WITH_NAME: frozenset[Name] = frozenset({"agent", "model"})
 #: Characters of a name that is said again.
 _MOST_NAMED = 100
 
+#: Characters of an agent's description.
+_MOST_DESCRIBED = 200
+
 #: In which form a conversation is given, the first one unless another is asked for.
 FORMS: Sequence[Form] = ("md", "json")
 
 #: The most bytes of it. Discord: a bot may send files of 10 MiB.
 MOST_EXPORTED = 8 * 2**20
+
 #: Those that go by something behind them.
 _WITH_ARGUMENT: frozenset[Name] = WITH_NAME | {"why"}
 
-#: Those whose answer is for who asks alone. In a message they are commands only with a sign before them, since they are
-#: words that people say, and the answer there is no more than how to ask.
-PRIVATE: frozenset[Name] = frozenset({"why"})
+#: Those whose answer is for who asks alone, and what is said where all see it. In a message they are commands only with
+#: a sign before them, since they are words that people say, and the answer there is no more than how to ask.
+PRIVATE: Mapping[Name, str] = {"why": words.WHY_PRIVATELY, "usage": words.USAGE_PRIVATELY}
 
 _COMMAND = re.compile(rf"[/!]?(?P<name>{'|'.join(get_args(Name))})(?:\s+(?P<argument>[^\s?]+))?[.!]*", re.IGNORECASE)
 
@@ -71,6 +79,7 @@ class Asker:
         is_late: see `Call`.
         until: what was said after it (seconds since the epoch) is not meant to be stopped.
         spots: see `Inbound`.
+        visitor: who he is to the door.
     """
 
     session_id: str | None
@@ -84,6 +93,7 @@ class Asker:
     is_late: bool = False
     until: float = inf
     spots: tuple[str, ...] = ()
+    visitor: Visitor | None = None
 
     @classmethod
     def of(cls, inbound: Inbound, locale: str, *, is_late: bool = False) -> "Asker":
@@ -160,6 +170,8 @@ class Commands:
         say = words.of(asker.locale)
         if name == "help":
             return Said(_help(say))
+        if name == "usage":
+            return Said(await self._usage(asker, say))
         session = asker.session_id
         if name == "why":
             return Said(await self._why(argument.strip(), asker, say))
@@ -240,6 +252,16 @@ class Commands:
             lines.append(say(words.MUTED))
         return Said("\n".join(f"- {line}" for line in lines))
 
+    async def _usage(self, asker: Asker, say: Words) -> str:
+        return await usage(
+            self._desk.spending,
+            platform=asker.channel,
+            author=asker.author,
+            place=asker.place,
+            is_admin=asker.visitor is not None and self._desk.door.is_admin(asker.visitor),
+            say=say,
+        )
+
     async def _agent(self, session: str, wanted: str, asker: Asker, say: Words) -> Said:
         """Tell who answers, or have another one answer. It reads what was said before as another agent's words."""
         conversations = self._desk.conversations
@@ -303,9 +325,9 @@ def _shown(name: Name) -> str:
 
 
 def _listed(name: str, description: str) -> str:
-    return f"- `{name}`: {description}" if description else f"- `{name}`"
+    return f"- `{name}`: {plain(description, _MOST_DESCRIBED)}" if description else f"- `{name}`"
 
 
 def _bounded(name: str) -> str:
     """What somebody has named that is not there, to be said again."""
-    return name.replace("`", "")[:_MOST_NAMED]
+    return plain(name, _MOST_NAMED)

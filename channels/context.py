@@ -20,7 +20,7 @@ from core.secrets import traced
 from core.sessions.spoken import Spoken
 from core.store.database import Database
 from core.store.retrying import retried
-from core.turns import Turn
+from core.turn import Turn
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from core.feedback import Feedback
 from core.inbox import Inbox
 from core.ledger import Ledger
 from core.refusals import Refusals
+from core.spending import Spending
 
 
 class Reask(Protocol):
@@ -38,5 +39,6 @@ class Desk:
     errands: Errands
     ledger: Ledger
     refusals: Refusals
+    spending: Spending
     door: Door = field(default_factory=Door)
     follow: Follow = "asker"

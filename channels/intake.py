@@ -180,7 +180,7 @@ class Intake:
         # what is noted is not done when it comes again: if it cannot be done, that is to be told now
         do = self.commands.attempt if is_kept_by_itself else self.commands.run
         if name in PRIVATE:
-            said = Said(words.of(asker.locale)(words.WHY_PRIVATELY))
+            said = Said(words.of(asker.locale)(PRIVATE[name]))
         else:
             said = await do(name, argument, asker)
         if not said.is_seen:
@@ -242,7 +242,8 @@ class Intake:
                         approval_id, self._desk.door.person(visitor, name), _VERDICTS[ruling], say
                     )
                 case "why", turn_id:
-                    return await told(self._desk.ledger, turn_id, visitor.author, say)
+                    is_admin = self._desk.door.is_admin(visitor)
+                    return await told(self._desk.ledger, turn_id, visitor.author, say, is_admin=is_admin)
                 case other, turn_id:
                     return await self._grant(other, turn_id, visitor.author, say)
         except StoreError as error:

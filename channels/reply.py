@@ -15,6 +15,7 @@ from channels.words import Words
 from core.endings import closed
 from core.errors import TurnLostError
 from core.media import size
+from core.rounds import room
 
 log = logging.getLogger(__name__)
 
@@ -223,6 +224,7 @@ class Reply:
         with self._surface.live():
             while not self._is_abandoned:
                 self._grown.clear()
+                await room()
                 await self._planner.catch_up()
                 move = self._move(is_first)
                 if move is None:
@@ -233,6 +235,7 @@ class Reply:
                 if not await self._may_go(move):
                     continue
                 await self._hold()
+                await room()
                 await self._planner.catch_up()
                 self._changed.clear()
                 is_last, since, self._since = self._final is not None, self._since, None

@@ -64,7 +64,12 @@ def doing(event: StreamEvent, say: Words) -> str:
         filled = _FIELD.sub(lambda field: arguments[field[1]], line)
         return f"_{_short(filled.rstrip('.… '), _LINE)}…_"
     name = _HUMP.sub(" ", event.tool).replace("-", " ")
-    return say.using(_short(" ".join(_MARKUP.sub(" ", name).split()), _NAME) or "…")
+    return say.using(plain(name, _NAME) or "…")
+
+
+def plain(text: str, most: int) -> str:
+    """A text as words on one line and no more, so many characters at the most."""
+    return _short(" ".join(_MARKUP.sub(" ", _SCHEME.sub("", text)).split()), most)
 
 
 def _words(value: Any) -> str:
@@ -73,8 +78,7 @@ def _words(value: Any) -> str:
         return _short(", ".join(filter(None, map(_words, value[:5]))), _ARGUMENT)
     if value is None or isinstance(value, Mapping | bool | bytes):
         return ""
-    text = _SCHEME.sub("", redact(str(value)[: 10 * _ARGUMENT]))
-    return _short(" ".join(_MARKUP.sub(" ", text).split()), _ARGUMENT)
+    return plain(redact(str(value)[: 10 * _ARGUMENT]), _ARGUMENT)
 
 
 def _short(text: str, most: int) -> str:

@@ -21,15 +21,15 @@ MOST = 1_900
 _SOON = 1.0
 
 
-async def told(ledger: Ledger, turn_id: str | None, author: str, say: Words) -> str:
-    """What there is to tell of a turn, if `author` has asked for it. Of one that is another's he hears no more than of
-    one that is not there.
+async def told(ledger: Ledger, turn_id: str | None, author: str, say: Words, *, is_admin: bool = False) -> str:
+    """What there is to tell of a turn, if `author` has asked for it, or is an admin. Of one that is another's he hears
+    no more than of one that is not there.
 
     Raises:
         StoreError: the database cannot be read.
     """
     account = await ledger.account(turn_id) if turn_id else None
-    if account is None or account.is_reset or author not in account.askers:
+    if account is None or account.is_reset or not (is_admin or author in account.askers):
         return say(words.WHY_NOT_YOURS)
     return why_text(account, say)
 

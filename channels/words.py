@@ -144,6 +144,21 @@ ASK_DOES = "ask me something"
 ASK_WHAT = "the question"
 ASK_ABOUT = "Ask about this"
 
+# on what is spent
+CAP_UNTIL = "I can go on from {day}, 00:00 (UTC); before that, {who} can allow more."
+CAP_OPERATOR = "whoever runs me"
+CAP_ADMINS = "one of my admins"
+STOOD_IN = "_`{model}` has answered in the place of `{other}`, which could not._"
+USAGE_DOES = "tell you alone what you have spent, and what was spent here"
+USAGE_PRIVATELY = "That is for you alone: use `/usage`."
+USAGE_IS = "What the models have cost, as far as answers have come to their end:"
+USAGE_YOURS = "You"
+USAGE_HERE = "Here"
+USAGE_ALL = "In all"
+USAGE_SPENT = "{day} today ({day_tokens} tokens), {month} this month ({month_tokens} tokens)"
+USAGE_MORE = "and {count} more"
+USAGE_UNPRICED = "Of these, {tokens} tokens have no price that I know, and are not in the cost."
+
 _LOCALES = Path(__file__).with_name("locales")
 _DOMAIN = "parley"
 _ENGLISH = "en"

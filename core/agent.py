@@ -14,6 +14,7 @@ from google.adk.tools.base_toolset import BaseToolset
 
 from core.errors import SettingsError
 from core.journal import Journal
+from core.models.brought import MeterPlugin
 from core.models.choice import ChoicePlugin
 from core.plugins import GuardPlugin
 from core.tools import TOOL_SECONDS
@@ -78,4 +79,4 @@ def ours(journal: Journal | None = None, *, tool_seconds: float = TOOL_SECONDS) 
         journal: keeps the calls of tools from being made twice, in sessions that are kept.
         tool_seconds: how long a call of a tool may take.
     """
-    return [GuardPlugin(journal, tool_seconds=tool_seconds), ChoicePlugin()]
+    return [GuardPlugin(journal, tool_seconds=tool_seconds), ChoicePlugin(), MeterPlugin()]

@@ -29,7 +29,8 @@ from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import approvals, inbox, sessions, turns
 from core.store.upsert import insert_new
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.visitors import Person, permits
 from core.waiting import answered_by, readable, row_of
 from core.worker import Worker

@@ -9,7 +9,7 @@ from core.inbound import Inbound
 from core.sessions.reopening import is_stored
 from core.store.database import Database
 from core.store.schema import inbox, messages, turns
-from core.turns import Turn
+from core.turn import Turn
 from core.waiting import readable
 
 #: Of how many others who take part in a conversation is told, at the most.

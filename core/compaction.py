@@ -28,7 +28,8 @@ from core.store.database import Database
 from core.store.schema import messages, sessions, turns
 from core.store.statement import Statement
 from core.summarizer import Summarizer, Summed
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.waiting import is_under_way
 from core.worker import Answer
 

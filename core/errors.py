@@ -8,6 +8,11 @@
     │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
     ├── StepLimitError           the agent took as many steps as one run may have
+    ├── CapError                 nothing more may be spent today
+    │   ├── PersonCapError           by who asks
+    │   ├── PlaceCapError            at this place
+    │   ├── ModelCapError            on this model
+    │   └── DayCapError              at all
     ├── SurfaceError             the platform will not show a reply, whatever is tried
     ├── DeafError                a platform says nothing any more: the process is to be started anew
     └── ProviderError            the model could not answer
@@ -18,6 +23,7 @@
         ├── ProviderStalledError     the stream ended without saying that it was done
         │   └── ProviderSilentError      it says nothing for longer than it may
         ├── ProviderRequestError     the provider refused the request as it is
+        │   └── TooLongError             it is more than the model can read at once
         └── ContentBlockedError      the provider's safety rules withheld the answer
 
 `str(error)` is for operators and is free of secrets; the text of a foreign exception is kept in
@@ -91,6 +97,34 @@ class StepLimitError(ParleyError):
     public = "This took more steps than I may take."
 
 
+class CapError(ParleyError):
+    """Nothing more may be spent today: which cap is reached, the kind says.
+
+    Attributes:
+        facts: what belongs into the braces of `public`: `cap`, in dollars.
+    """
+
+    def __init__(self, message: str, *, cap: str) -> None:
+        super().__init__(message)
+        self.facts = {"cap": cap}
+
+
+class PersonCapError(CapError):
+    public = "What you may spend with me in a day ({cap}) is used up."
+
+
+class PlaceCapError(CapError):
+    public = "What may be spent here in a day ({cap}) is used up."
+
+
+class ModelCapError(CapError):
+    public = "What may be spent on this model in a day ({cap}) is used up."
+
+
+class DayCapError(CapError):
+    public = "What may be spent with me in a day ({cap}) is used up."
+
+
 class SurfaceError(ParleyError):
     """A reply cannot be shown: its place is gone, closed or forbidden, or the platform stayed out of reach."""
 
@@ -144,6 +178,10 @@ class ProviderSilentError(ProviderStalledError):
 
 class ProviderRequestError(ProviderError):
     public = "The model did not accept this request."
+
+
+class TooLongError(ProviderRequestError):
+    """It is more than the model can read at once."""
 
 
 class ContentBlockedError(ProviderError):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from core.asks import Ask
+from core.metering import ModelCall
 from core.models.provider import Usage
 from core.sessions.extent import Extent
 
@@ -32,6 +33,8 @@ class StreamEvent:
             with `error` and this is the last event.
             `done`: the run has ended well; `text` is the whole reply. The last event. With `asks`, it goes on when
             people have decided those.
+        calls: of the last event: every model call of the run, also those that failed, and those of agents that ran as
+            tools; `usage` is what they come to. What an earlier attempt at the run has made is among them.
     """
 
     type: StreamEventType
@@ -42,5 +45,6 @@ class StreamEvent:
     error: Exception | None = None
     usage: Usage = field(default_factory=Usage)
     asks: tuple[Ask, ...] = ()
+    calls: tuple[ModelCall, ...] = ()
     seconds: float | None = None
     history: Extent | None = None

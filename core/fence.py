@@ -77,6 +77,11 @@ def fenced(life: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[An
     return life.join(turns, turns.c.session == sessions.c.id).where(is_own)
 
 
+def kept_usage() -> sa.ColumnElement[Any]:
+    """What a turn has used, by the parameter `new_usage`; if it is null, what is kept of it already."""
+    return sa.func.coalesce(sa.bindparam("new_usage", type_=turns.c.usage.type), turns.c.usage)
+
+
 async def hold(connection: AsyncConnection, session: str, generation: int, fence: Fence | None, **how: Any) -> None:
     """Keep a reset of the session out until the transaction ends, and who would take the turn.
 

@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core import spending
 from core.redaction import Person, person_in, redact, sessions_with
 from core.sessions import scopes
 from core.sessions.record import parsed, references
@@ -26,7 +27,9 @@ from core.store.schema import (
     blobs,
     feedback,
     inbox,
+    memories,
     messages,
+    refusals,
     sessions,
     state,
     tool_calls,
@@ -120,6 +123,7 @@ class Forgetting:
                     await _hold(connection, session)
                     await redact(connection, session, await person_in(connection, session, wish.person))
                     await _drop_unused(connection, session)
+                    await connection.execute(sa.delete(memories).where(memories.c.session == session))
             else:
                 await self.trim(session, wish.before)
         if wish.person:
@@ -137,7 +141,7 @@ class Forgetting:
                 (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)
             )
             await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(its_turns)))
-            for table in (approvals, messages, blobs, tool_calls, turns):
+            for table in (approvals, messages, memories, blobs, tool_calls, turns):
                 await connection.execute(sa.delete(table).where(table.c.session == session_id))
             await connection.execute(sa.delete(artifacts).where(of_session))
             own = (state.c.scope == "session") & (state.c.owner == session_id)
@@ -166,6 +170,8 @@ class Forgetting:
             old = here & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept)
             await connection.execute(sa.delete(messages).where(old, messages.c.covers.is_(None)))
             await connection.execute(sa.delete(messages).where(here, messages.c.covers.is_not(None)))
+            remembered = (memories.c.session == session_id) & (memories.c.created_at < before)
+            await connection.execute(sa.delete(memories).where(remembered))
             calls = (tool_calls.c.session == session_id) & (tool_calls.c.begun_at < before)
             await connection.execute(sa.delete(tool_calls).where(calls, tool_calls.c.run.not_in(kept)))
             made = (artifacts.c.session == session_id) & (artifacts.c.created_at < before)
@@ -268,6 +274,7 @@ async def _leave(connection: AsyncConnection, session: sa.Row[Any]) -> None:
     await connection.execute(sa.insert(inbox).values(mark))
     others = sa.select(sessions.c.id).where(sessions.c.user_id == session.user_id)
     if (await connection.execute(others.limit(1))).first() is None:
+        await connection.execute(sa.delete(memories).where(memories.c.user_id == session.user_id))
         for table in (state, artifacts):
             of_place = (table.c.scope == "user") & scopes.is_of(table.c.owner, session.user_id)
             await connection.execute(sa.delete(table).where(of_place))
@@ -304,4 +311,7 @@ async def _forget_person(connection: AsyncConnection, person: Person) -> None:
     await connection.execute(sa.delete(feedback).where(feedback.c.author == person.id))
     decided = sa.update(approvals).where(approvals.c.decided_by == person.id)
     await connection.execute(decided.values(decided_by=None, decider=None))
+    own = (refusals.c.person == person.id) | refusals.c.person.endswith(f":{person.id}", autoescape=True)
+    await connection.execute(sa.delete(refusals).where(own))
     await _bury(connection, inbox.c.author == person.id)
+    await spending.forget(connection, person.id)

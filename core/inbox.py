@@ -13,17 +13,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.again import Refused, wanted
 from core.changes import Revised, Taken, Withdrawn, revise, withdraw
+from core.entries import BEGUN, KEPT, comes_behind
 from core.errors import StoreError
 from core.inbound import Inbound
 from core.rates import BOUNDLESS, LIMITED, Limited, Rates
 from core.sessions.service import SessionService, ensure_session
 from core.store.database import Database
-from core.store.notices import CHANNEL
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
-from core.store.statement import Statement
 from core.store.upsert import insert_of
-from core.turns import ANEW, RESET, STOP, WITHDRAWN, Kind, Turns
+from core.turn import Kind
+from core.turns import ANEW, RESET, STOP, WITHDRAWN, Turns
 from core.waiting import Again, generation_of, is_known, is_under_way, is_waiting, readable, row_of
 from core.worker import Worker
 
@@ -92,10 +92,9 @@ class Inbox:
         if isinstance(accepted, Limited) or accepted is Accepted.KNOWN:
             return accepted
         self._worker.wake()
-        if accepted is Accepted.WAITS:
-            with suppress(StoreError):  # the worker looks by itself now and then
-                if overtaken := await self._turns.overtaken(inbound.session_id):
-                    self._worker.cancel(overtaken, ANEW)
+        with suppress(StoreError):  # the worker looks by itself now and then
+            if accepted is Accepted.WAITS and (overtaken := await self._turns.overtaken(inbound.session_id)):
+                self._worker.cancel(overtaken, ANEW)
         return accepted
 
     async def _accept_within(self, inbound: Inbound) -> Accepted | Limited:
@@ -103,12 +102,11 @@ class Inbox:
             if await is_known(connection, inbound.event_key):
                 return Accepted.KNOWN
             until = await self._rates.spent_until(connection, author=inbound.author, place=inbound.place)
-            if until is None:
-                accepted = await self._keep(connection, inbound)
-                await self._turns.announce(connection)
-                return accepted
-            await _note(connection, inbound, LIMITED)
-            return Limited(until)
+            if until is not None:
+                await _note(connection, inbound, LIMITED)
+                return Limited(until)
+            await self._turns.announce(connection)  # it is told when this is committed
+            return await self._keep(connection, inbound)
 
         return await self._write(work)
 
@@ -124,10 +122,10 @@ class Inbox:
             "the_sent_at": inbound.sent_at,
             "the_accepted_at": time.time(),
         }
-        rows = await self._database.run(_KEPT, **kept)
+        rows = await self._database.run(KEPT, **kept)
         if not rows:  # it is the first of its session, or known
-            await self._database.run(_BEGUN, **kept)
-            rows = await self._database.run(_KEPT, **kept)
+            await self._database.run(BEGUN, **kept)
+            rows = await self._database.run(KEPT, **kept)
         if not rows:
             async with self._database.write() as connection:
                 await ensure_session(connection, app=self._app, user_id=inbound.place, session_id=inbound.session_id)
@@ -305,7 +303,7 @@ class Inbox:
         generation = await ensure_session(
             connection, app=self._app, user_id=inbound.place, session_id=inbound.session_id
         )
-        waits = sa.select(_comes_behind(inbound.session_id, inbound.event_key))
+        waits = sa.select(comes_behind(inbound.session_id, inbound.event_key))
         is_behind = (await connection.execute(waits)).scalar_one()
         row = row_of(inbound, generation)
         more = {"inbound": inbound.to_json(), "kind": kind, "parent": parent, "outcome": outcome}
@@ -340,58 +338,6 @@ async def _note(connection: AsyncConnection, inbound: Inbound, outcome: str) -> 
     values = {**row_of(inbound, generation_of(inbound)), "outcome": outcome}
     noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
     return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
-
-
-def _keeps(dialect: str) -> sa.Insert:
-    """Keeps a message of a session that is there, unless it is known; whether others of the session come first.
-
-    It is `Inbox._keep`, for the usual case and in one statement.
-    """
-    text, moment = sa.Text(), inbox.c.sent_at.type
-    key, session = sa.bindparam("the_key", type_=text), sa.bindparam("the_session", type_=text)
-    message = sa.select(
-        key,
-        sessions.c.id,
-        sessions.c.generation,
-        sa.bindparam("the_place", type_=text),
-        sa.bindparam("the_author", type_=text),
-        sa.bindparam("the_message", type_=inbox.c.inbound.type),
-        sa.bindparam("the_sent_at", type_=moment),
-        sa.bindparam("the_accepted_at", type_=moment),
-    ).where(
-        sessions.c.id == session,
-        sessions.c.app == sa.bindparam("the_app", type_=text),
-        sessions.c.user_id == sa.bindparam("the_place", type_=text),
-    )
-    columns = ["event_key", "session", "generation", "place", "author", "inbound", "sent_at", "accepted_at"]
-    told = []
-    if dialect == "postgresql":
-        told.append(sa.func.pg_notify(CHANNEL, sa.bindparam("the_worker", type_=text)))
-    into = insert_of(dialect, inbox).from_select(columns, message.with_for_update())
-    return into.on_conflict_do_nothing().returning(_comes_behind(session, key), *told)
-
-
-def _begins(dialect: str) -> sa.Insert:
-    """Begins a session that is not there."""
-    now = sa.bindparam("the_accepted_at", type_=sessions.c.created_at.type)
-    new = {
-        "id": sa.bindparam("the_session", type_=sa.Text),
-        "app": sa.bindparam("the_app", type_=sa.Text),
-        "user_id": sa.bindparam("the_place", type_=sa.Text),
-        "created_at": now,
-        "updated_at": now,
-    }
-    return insert_of(dialect, sessions).values(**new).on_conflict_do_nothing()
-
-
-_KEPT, _BEGUN = Statement(_keeps), Statement(_begins)
-
-
-def _comes_behind(session: str | sa.ColumnElement[str], key: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Whether another message of the session than the one with this key is being answered or waits to be."""
-    others = inbox.alias("others")
-    waiting = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
-    return waiting | sa.exists().where(turns.c.session == session, is_under_way(turns))
 
 
 async def _is_overtaken(connection: AsyncConnection, reset: Inbound) -> bool:

@@ -63,12 +63,10 @@ class GuardPlugin(BasePlugin):
         contain(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, ChosenRun):
             run.stopwatch.begin(tool_context.function_call_id or tool.name)
-        if not is_allowed(tool, speaker_in(tool_context.state)):
-            return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
+        if (refused := _wrong_speaker(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
+            return refused or _wrong_agent(tool, tool_args)
         if not isinstance(tool, ToolAdapter) or tool.always:
             allow(tool_context, tool.name)
-        if isinstance(tool, TransferToAgentTool):
-            return _wrong_agent(tool, tool_args)
         call = self._call(tool, tool_args, tool_context)
         asks = await _asks_first(tool, tool_args, tool_context)
         if asks and not isinstance(tool_context.session, StoredSession):
@@ -186,7 +184,15 @@ def _is_decided(entry: Entry, tool_context: ToolContext) -> bool:
     )
 
 
-def _wrong_agent(tool: TransferToAgentTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
+def _wrong_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
+    if is_allowed(tool, speaker_in(tool_context.state)):
+        return None
+    return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
+
+
+def _wrong_agent(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
+    if not isinstance(tool, TransferToAgentTool):
+        return None
     valid = list(tool._agent_names)  # ADK offers these in the tool's declaration alone
     wrong = tool_args.get("agent_name")
     return None if wrong in valid else {"error": f"Agent {wrong!r} does not exist. Valid agents: {', '.join(valid)}."}

@@ -77,7 +77,8 @@ def _is_forgotten(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
     is_young = other.c.finished_at.is_(None) | (other.c.finished_at >= before)
     is_needed = sa.exists().where(other.c.session == turns.c.session, other.c.origin == turns.c.origin, is_young)
     is_wanted = sa.exists().where(inbox.c.session == turns.c.session, is_waiting(inbox), inbox.c.parent == turns.c.id)
-    return (turns.c.finished_at < before) & ~is_needed & ~is_wanted
+    is_counted = turns.c.cost.is_not(None)  # what it cost is kept elsewhere
+    return (turns.c.finished_at < before) & is_counted & ~is_needed & ~is_wanted
 
 
 def _is_of_no_use(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:

@@ -22,7 +22,7 @@ from core.sessions import scopes
 from core.sessions.record import columns, measured, parsed, to_row
 from core.sessions.reopening import correction_of
 from core.sessions.spoken import Spoken
-from core.store.schema import approvals, artifacts, inbox, messages, sessions, state, tool_calls, turns
+from core.store.schema import approvals, artifacts, inbox, memories, messages, sessions, state, tool_calls, turns
 from core.tokens import estimate
 from core.waiting import readable
 
@@ -149,6 +149,9 @@ async def redact(connection: AsyncConnection, session: str, person: Person) -> N
     """Take a person out of a session, which is kept from all others. What is left can be sent to a model still."""
     runs = {*person.runs, *map(correction_of, person.runs)}
     here = messages.c.session == session
+    told = messages.c.invocation_id.in_(runs) | messages.c.covers.is_not(None)
+    keys = memories.c.key.in_(sa.select(messages.c.event_id).where(here, told))
+    await connection.execute(sa.delete(memories).where(memories.c.session == session, keys))
     await connection.execute(sa.delete(messages).where(here, messages.c.covers.is_not(None)))
     await connection.execute(sa.update(sessions).where(sessions.c.id == session).values(folder=None))
     for row in (await connection.execute(sa.select(messages).where(here).order_by(messages.c.id))).all():
@@ -167,6 +170,7 @@ async def redact(connection: AsyncConnection, session: str, person: Person) -> N
         (state, (state.c.scope == "user") & scopes.is_of(state.c.owner, of)),
         (turns, turns.c.session == session),
         (tool_calls, tool_calls.c.session == session),
+        (memories, memories.c.user_id == of),
         (approvals, approvals.c.session == session),
         (state, (state.c.scope == "session") & (state.c.owner == session)),
         (inbox, (inbox.c.session == session) & (inbox.c.author != person.id)),

@@ -28,6 +28,7 @@ from core.errors import ParleyError, ProviderError, SessionResetError, StepLimit
 from core.events import StreamEvent
 from core.fence import Fence
 from core.memories import Memories, recalls
+from core.metering import Meter, run_with
 from core.models.adapter import ModelAdapter
 from core.models.choice import ChosenRun
 from core.models.provider import MOST_TAKE, Takes
@@ -123,6 +124,7 @@ class AgentRuntime:
         fence: Fence | None = None,
         spoken: Spoken | None = None,
         decisions: Sequence[Decision] = (),
+        meter: Meter | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent on `text` and yield what happens, ending with one `done` or one run-wide `error`.
 
@@ -142,6 +144,8 @@ class AgentRuntime:
             spoken: who says the text, to be kept beside it.
             decisions: on all that the run of that id has asked people for, and waits for. It goes on with them, instead
                 of beginning with `text`, and its reply begins with what is said from then on.
+            meter: counts the model calls, for whom the last event does not reach; the task in which the run is made
+                is its own from then on.
         """
         said: dict[str, Any] = {
             "user_id": user_id,
@@ -151,6 +155,7 @@ class AgentRuntime:
             "model": model,
             "generation": generation,
             "fence": fence,
+            "meter": meter or Meter(),
         }
         failed: StreamEvent | None = None
         begun = self._stream_once(text=text, media=media, spoken=spoken, decisions=decisions, run_id=run_id, **said)
@@ -205,7 +210,10 @@ class AgentRuntime:
         fence: Fence | None = None,
         spoken: Spoken | None = None,
         decisions: Sequence[Decision] = (),
+        meter: Meter | None = None,
     ) -> AsyncGenerator[StreamEvent, None]:
+        meter = meter or Meter()
+        run_with(meter)
         runner = copy(self._runner)
         if run_id is not None and isinstance(self._artifacts, Artifacts):
             runner.artifact_service = self._artifacts.of(run_id, generation, fence)
@@ -230,6 +238,7 @@ class AgentRuntime:
                     for ask in _allowed(stored, decisions):
                         yield steps.begun(ask.tool, ask.asks_for, ask.arguments)
                     stored = behind(stored, decisions) or []
+                meter.retell(stored)
                 for again in steps.retold(stored):
                     yield again
             run = runner.run_async(
@@ -246,13 +255,13 @@ class AgentRuntime:
                         yield replace(said, seconds=config.stopwatch.seconds(said.call_id)) if said.call_id else said
             if self._remembers and run_id is not None:
                 await self._remember(user_id, session_id, runner)
-            yield steps.end()
+            yield replace(steps.end(), calls=meter.calls, usage=meter.usage)
         except LlmCallsLimitExceededError as error:
             limit = StepLimitError(f"the run took more than {self.max_llm_calls} model calls")
             limit.__cause__ = error
-            yield StreamEvent("error", error=limit)
+            yield StreamEvent("error", error=limit, calls=meter.calls, usage=meter.usage)
         except Exception as error:
-            yield StreamEvent("error", error=_ours(error))
+            yield StreamEvent("error", error=_ours(error), calls=meter.calls, usage=meter.usage)
 
     async def _remember(self, user_id: str, session_id: str, runner: OneRunner) -> None:
         """Have the memory keep what was said in a run. What it cannot keep ends no answer."""

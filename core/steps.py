@@ -18,7 +18,6 @@ from core.errors import ContentBlockedError, ProviderError
 from core.events import StreamEvent
 from core.models.adapter import NO_CONTENT
 from core.models.attempts import takes_back
-from core.models.provider import Usage
 
 
 class Steps:
@@ -34,7 +33,6 @@ class Steps:
         self._lines = lines
         self._texts: list[str] = []
         self._open: dict[tuple[str, str | None], int] = {}
-        self._usage = Usage()
         self._error_code = ""  # of the newest step, if that said nothing else
         self._asks: dict[str, Ask] = {}
 
@@ -60,8 +58,6 @@ class Steps:
         yield from self._tools_in(event)
         for name, version in event.actions.artifact_delta.items():
             yield StreamEvent("file", data={"name": name, "version": version})
-        if event.usage_metadata is not None:
-            self._usage = _add(self._usage, event.usage_metadata)
         self._error_code = "" if _visible_text(event).strip() else event.error_code or ""
 
     def retold(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
@@ -87,7 +83,7 @@ class Steps:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT:
             return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
-        return StreamEvent("done", text=self.text, usage=self._usage, asks=tuple(self._asks.values()))
+        return StreamEvent("done", text=self.text, asks=tuple(self._asks.values()))
 
     @property
     def text(self) -> str:
@@ -150,12 +146,3 @@ def _tool_end(response: types.FunctionResponse) -> Iterator[StreamEvent]:
         error = RuntimeError(str(result["error"]))
         yield StreamEvent("error", tool=name, call_id=call_id or name, data=result, error=error)
     yield StreamEvent("tool_end", tool=name, call_id=call_id, data=result)
-
-
-def _add(usage: Usage, more: types.GenerateContentResponseUsageMetadata) -> Usage:
-    return Usage(
-        input=usage.input + (more.prompt_token_count or 0),
-        output=usage.output + (more.candidates_token_count or 0),
-        thinking=usage.thinking + (more.thoughts_token_count or 0),
-        cached=usage.cached + (more.cached_content_token_count or 0),
-    )

@@ -17,8 +17,8 @@ error goes to whoever wrote, and the turn is claimed again when the database is 
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -26,9 +26,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents import ONE, Agents
 from core.claiming import Taken, new_id, take, without_damaged
-from core.fence import OWN, Fence, writes_own
+from core.fence import OWN, Fence, kept_usage, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
+from core.metering import Meter
 from core.overtaking import ANSWERED, OVERTAKEN, OVERTAKEN_INSTEAD, RUNNING, take_in
 from core.sessions.reopening import is_stored, reopen, rewind
 from core.states import Ended, before
@@ -37,7 +38,8 @@ from core.store.notices import Notices
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, turns
 from core.store.statement import Statement
-from core.waiting import Again, batches, begin_again, is_under_way, parent_of, said_to, waiting_run
+from core.turn import Turn
+from core.waiting import batches, begin_again, is_under_way, parent_of, said_to, waiting_run
 
 log = logging.getLogger(__name__)
 
@@ -53,52 +55,7 @@ ANEW = "anew"
 #: Seconds after which a message counts as one that has waited.
 WAITED = 0.2
 
-Kind = Literal["message", "approval"] | Again
-
 Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One run.
-
-    Attributes:
-        id: short enough to be told to a user, who can quote it to an operator.
-        messages: what it answers: all that waited when it was claimed for the first time, as it was said.
-        kind: whether it is the first to answer its messages, or in which way it does so once more.
-        origin: the turn that was the first to answer its messages, under whose id the reply is found and what the
-            run has stored.
-        run: under which it stores, if it goes on with what another turn had begun.
-        model: the one that was chosen for its session, by its full name; none for the default.
-        agent: the name of the one that answers; empty for the only one.
-        attempt: how often it was claimed from a worker that was gone, and one more.
-        is_resumed: whether it was claimed before.
-        has_waited: whether its messages may bear the sign that they wait, given by whichever process.
-        chunks: the platform's ids of the reply's messages as far as they stand.
-        text: the final text, once it is kept.
-        cancel: why it is to be ended, if it is.
-    """
-
-    id: str
-    session_id: str
-    generation: int
-    messages: tuple[Inbound, ...]
-    kind: Kind
-    origin: str
-    run: str | None = None
-    model: str | None = None
-    agent: str = ""
-    attempt: int = 1
-    is_resumed: bool = False
-    has_waited: bool = field(default=False, compare=False)
-    chunks: tuple[str, ...] = ()
-    text: str | None = None
-    cancel: str | None = None
-
-    @property
-    def inbound(self) -> Inbound:
-        """The newest of its messages: the one that the reply answers."""
-        return self.messages[-1]
 
 
 class Turns:
@@ -204,7 +161,7 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _HANDED_BACK)
+        await self._write(turn, _HANDED_BACK, usage=turn.meter.to_json() or None)
         if not self._database.is_sqlite:
             async with self._database.write() as connection:
                 await self.announce(connection)
@@ -256,7 +213,8 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        values = {"error": error, "finished_at": time.time(), "receipt": receipt}
+        usage = turn.meter.to_json() if state != "done" else {}  # of an answer, it is kept
+        values = {"error": error, "finished_at": time.time(), "usage": usage or None, "receipt": receipt}
 
         async def work() -> None:
             if not await self._execute(turn, _ENDED[state], values):
@@ -268,10 +226,10 @@ class Turns:
         """End a turn of a generation that a reset has ended, or whose messages were deleted."""
         here = self.fence(turn).is_own & turns.c.state.in_(before(state))
         text = sa.case((turns.c.cancel == RESET, None), else_=turns.c.text)
-        new = {**values, "state": state, "text": text, "receipt": None}
+        new = {**values, "usage": kept_usage(), "state": state, "text": text, "receipt": None}
         ended = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
         async with self._database.write() as connection:
-            row = (await connection.execute(ended)).one_or_none()
+            row = (await connection.execute(ended, {"new_usage": values["usage"]})).one_or_none()
             if row is None:
                 raise self.fence(turn).lost
             if row.cancel == RESET:
@@ -329,6 +287,7 @@ class Turns:
                 chunks=tuple(row.chunks or ()),
                 text=row.text,
                 cancel=row.cancel,
+                meter=Meter(row.id, row.usage, begun_at=row.created_at),
             )
             for row in rows
         ]
@@ -389,12 +348,21 @@ _RECEIPT = sa.func.coalesce(sa.bindparam("new_receipt", type_=turns.c.receipt.ty
 _SHOWN = writes_own(("running", "answered"), "chunks")
 _HANDED_BACK = writes_own(
     ("running", "answered"),
+    usage=kept_usage(),
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
     owner=None,
     attempt=turns.c.attempt - 1,
 )
 _ENDED: Mapping[Ended, Statement] = {
-    state: writes_own(before(state), "error", "finished_at", only=[_ENDS_PLAINLY], state=state, receipt=_RECEIPT)
+    state: writes_own(
+        before(state),
+        "error",
+        "finished_at",
+        only=[_ENDS_PLAINLY],
+        state=state,
+        receipt=_RECEIPT,
+        usage=kept_usage(),
+    )
     for state in ("done", "failed", "cancelled")
 }
 _TAKEN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message")).values(turn=sa.bindparam("taker"))

@@ -8,7 +8,8 @@ from typing import Any
 
 from core.errors import StoreError, TurnLostError
 from core.secrets import traced
-from core.turns import LOST, SHUTDOWN, Turn, Turns
+from core.turn import Turn
+from core.turns import LOST, SHUTDOWN, Turns
 
 log = logging.getLogger(__name__)
 

@@ -54,6 +54,10 @@ class Watch(Generic[C]):
         self._tick.set()
         self._tick = asyncio.Event()
 
+    async def ticked(self) -> None:
+        """Wait until something happens."""
+        await self._tick.wait()
+
     async def until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
         """Return what `predicate` gives as soon as it is truthy; looks again whenever something happens.
 

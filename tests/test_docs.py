@@ -7,8 +7,9 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast, get_args
 
 import discord
@@ -51,7 +52,9 @@ from core.refusals import Refusals
 from core.states import STEPS, Ended
 from core.store.database import Database
 from core.store.migrate import migrate
-from core.tools import is_idempotent, load_tools
+from core.tools import is_allowed, is_idempotent, load_tools
+from core.visitors import Speaker
+from core.visitors import told as speaker_told
 from docs.pictures import exchanges
 from sandbox.discord import DiscordSandbox
 from tests.channels.catalogue import sentences
@@ -288,7 +291,8 @@ def test_the_page_of_errors_has_the_tree_of_the_code() -> None:
 def test_the_page_of_errors_has_what_people_read() -> None:
     page = (REFERENCE / "errors.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+Error)`[^|]* \| ([^|]+) \|$", page, re.M))
-    silent = {"DeafError", "SettingsError", "SurfaceError", "ToolError", "SessionResetError", "TurnLostError"}
+    silent = {"DeafError", "SettingsError", "SurfaceError", "ToolError"}
+    silent |= {"SessionResetError", "TurnLostError", "CapError"}
     kinds = {name: found for name, found in vars(errors).items() if isinstance(found, type) and name not in silent}
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}
 
@@ -332,13 +336,21 @@ def test_the_examples_compile(page: Path) -> None:
 
 
 async def test_the_tools_of_the_page_are_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    function, marked, declared = examples(DOCS / "howto" / "write-a-tool.md")
+    function, marked, told, kept, declared = examples(DOCS / "howto" / "write-a-tool.md")
     (tmp_path / "team_of_the_page.py").write_text(function)
     (tmp_path / "rating_of_the_page.py").write_text(declared)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "marked_of_the_page.py").write_text(marked)
+    (tmp_path / "kept_of_the_page.py").write_text(f"{told}\n\n{kept}")
     names = ["team_of_the_page:on_call", "rating_of_the_page:rate", "marked_of_the_page:holidays"]
-    on_call, rate, holidays = load_tools(names)
+    on_call, rate, holidays, tickets, restart = load_tools(
+        [*names, "kept_of_the_page:my_tickets", "kept_of_the_page:restart"]
+    )
+    ada = Speaker("U1", "Ada")
+    assert [is_allowed(tool, ada) for tool in (tickets, restart)] == [True, False]
+    assert is_allowed(restart, replace(ada, is_admin=True))
+    spoken: Any = SimpleNamespace(state={"temp:speaker": speaker_told(ada)})
+    assert await tickets.run_async(args={}, tool_context=spoken) == ["a ticket of Ada"]
     assert [is_idempotent(tool) for tool in (on_call, rate, holidays)] == [False, False, True]
 
     context: Any = None  # neither of them looks at it
@@ -420,7 +432,7 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
     nothing: Any = None  # no message of the pages asks for it
     errands = Errands(database, Lease(database))
     refusals = Refusals(database)
-    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, errands, nothing, refusals)
+    desk = Desk(cast(Inbox, box), nothing, nothing, nothing, nothing, nothing, errands, nothing, refusals, nothing)
     channel = DiscordChannel(settings, desk, Places(database), Bounds(), leadership)
     try:
         await migrate(database)

@@ -25,7 +25,10 @@ HOMES = {
     "openai": ["core/models/openai.py", "core/models/catalog.py"],
     "anthropic": ["core/models/anthropic.py", "core/models/catalog.py", "core/models/conversation.py"],
     "xllamacpp": ["core/models/local_server.py"],
+    "markdown_it": ["sandbox/page/markdown.py"],
+    "pygments": ["sandbox/page/markdown.py"],
     "textual": ["sandbox/terminal"],
+    "watchfiles": ["bot/sandbox.py"],
     "typer": ["bot/cli.py", "bot/keeping.py", "bot/operator.py"],
 }
 

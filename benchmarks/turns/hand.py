@@ -14,7 +14,8 @@ from typing import Any
 
 from benchmarks.replies.loop import Loop
 from benchmarks.turns.crew import Crew, at_work, message
-from core.turns import STOP, Turn
+from core.turn import Turn
+from core.turns import STOP
 
 
 def tell(what: str, **more: Any) -> None:

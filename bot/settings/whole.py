@@ -10,6 +10,7 @@ from sqlalchemy.engine import make_url
 
 from bot.settings.access import AccessPart
 from bot.settings.agent import AgentPart
+from bot.settings.money import MoneyPart
 from bot.settings.values import line, several, with_driver
 from channels.attachments import Allowance
 from channels.buttons import Extra
@@ -25,7 +26,7 @@ from core.secrets import remember
 NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"
 
 
-class Settings(AccessPart, AgentPart):
+class Settings(AccessPart, AgentPart, MoneyPart):
     """Every setting; `.env.example` explains them one by one."""
 
     database_url: str = ""

@@ -113,13 +113,14 @@ class Interactions:
         if self._work.is_ending:
             return
         with self._work.under_way():
-            refusal, errand = (await self._seen(interaction)).refusal, None
-            if command is not None and not refusal:
-                errand, is_new = await self._kept(interaction, *command)
+            seen, errand = await self._seen(interaction), None
+            if command is not None and not seen.refusal:
+                errand, is_new = await self._kept(interaction, seen, *command)
                 if not is_new:  # another connection has told of it as well
                     return
             await self._answers.acknowledge(interaction, ephemeral=True)
-            said = Said(refusal) if refusal else await do(self._asker(interaction))
+            asker = None if seen.refusal else replace(self._asker(interaction), visitor=seen.visitor)
+            said = Said(seen.refusal) if asker is None else await do(asker)
             await self._answer(interaction, said)
             if errand is not None:
                 await self._errands.done(errand)
@@ -130,7 +131,11 @@ class Interactions:
         """
         asked = errand.what["asker"]
         asker = Asker(**{**asked, "until": inf, "spots": tuple(asked["spots"])})
-        said = await self._intake.commands.run(errand.what["name"], errand.what["argument"], asker)
+        refused = await self._intake.refusal(*_seen_by(errand), is_owed=True)
+        if refused is None:
+            said = await self._intake.commands.run(errand.what["name"], errand.what["argument"], asker)
+        else:
+            said = Said(words.of(asker.locale)(refused))
         token = self._token(errand.what["by"])
         try:
             await token.edit(ORIGINAL, said.text, (), priority=Priority.FINAL, is_admitted=False)
@@ -141,12 +146,15 @@ class Interactions:
                 await self._surface({**asker.address, "apart": errand.key}).say(said.text, said.file)
         await self._errands.done(errand)
 
-    async def _kept(self, interaction: discord.Interaction, name: Name, argument: str) -> tuple[Errand, bool]:
+    async def _kept(
+        self, interaction: discord.Interaction, seen: _Seen, name: Name, argument: str
+    ) -> tuple[Errand, bool]:
         """What somebody asks for, kept until it is done if that can be; and whether it is new."""
         asker = self._asker(interaction)
         by = {"application": str(interaction.application_id), "token": self._seal.close(interaction.token)}
         told = {key: value for key, value in asdict(asker).items() if key != "until"}
-        errand = Errand(asker.event_key, {"name": name, "argument": argument, "asker": told, "by": by})
+        who = {"visitor": seen.visitor and asdict(seen.visitor), "spot": asdict(seen.spot)}
+        errand = Errand(asker.event_key, {"name": name, "argument": argument, "asker": told, "by": by, **who})
         try:
             async with asyncio.timeout(KEEP_SECONDS):
                 return errand, await self._errands.keep(NAME, errand)
@@ -310,6 +318,12 @@ def _inbound(
         brings=brings,
         spots=asker.spots,
     )
+
+
+def _seen_by(errand: Errand) -> tuple[Visitor, Spot]:
+    """Who has asked for it, and where."""
+    visitor, spot = errand.what["visitor"], errand.what["spot"]
+    return Visitor(**visitor), Spot(**spot)
 
 
 def _typed(typed: str, names: Sequence[str]) -> list[str]:

@@ -1,10 +1,8 @@
 """Slack, through slack-bolt: in Socket Mode or by HTTP, in one workspace or in several."""
 
 import asyncio
-import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,8 +24,8 @@ from channels.seal import Seal
 from channels.slack import events
 from channels.slack.api import SlackApi
 from channels.slack.around import Surroundings
-from channels.slack.blocks import pressed
-from channels.slack.commands import COMMANDS, PICK, SlashCommands, asking
+from channels.slack.commands import SlashCommands, asking
+from channels.slack.deeds import Deeds
 from channels.slack.downloads import Downloads
 from channels.slack.groups import Groups, is_group
 from channels.slack.hearing import NAME, Change, called_by_edit, changed, hear, lacks_files, session_id, team_of
@@ -42,17 +40,15 @@ from channels.slack.prompts import suggest
 from channels.slack.proof import PROOF_INTERVAL, Proof
 from channels.slack.reactions import receipts, send_away
 from channels.slack.sessions import Sessions
-from channels.slack.shortcuts import ASKED, Shortcuts
+from channels.slack.shortcuts import Shortcuts
 from channels.slack.socket import PING_INTERVAL, Sockets
 from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
 from channels.slack.text import to_words
 from channels.slack.visits import Visits
 from channels.slack.workspaces import Workspaces
-from core import visitors
 from core.background import Background
-from core.errands import Errand
-from core.errors import SettingsError, StoreError
+from core.errors import SettingsError
 from core.inbound import Attachment, Inbound
 from core.places import Places
 from core.secrets import traced
@@ -61,18 +57,11 @@ from core.vault import Vault
 
 log = logging.getLogger(__name__)
 
-#: Who has done something, and where; and what is to be done for it.
-Seen = tuple[visitors.Visitor, visitors.Spot]
-Deed = Callable[[Seen], Coroutine[Any, Any, None]]
-
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT = 30.0
 
 #: Seconds that a mention waits for the other event of its message, which has the files.
 FILES_SECONDS = 1.0
-
-#: Seconds that keeping what somebody does may take before Slack is told that it is being done.
-KEEP_SECONDS = 1.5
 
 #: Seconds that a stop waits for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
@@ -120,18 +109,29 @@ class SlackChannel:
         self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
         look = History(self._api, self._hear).look
         self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=False)
+        self._seal = Seal(settings.bot_token or settings.client_secret)
         self._private = Private(self._api, self.surface)
         commands, take = self._intake.commands, self._gaps.hear
         self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
         self._shortcuts = Shortcuts(
             self._surface_of, self._names, self._private, commands, take, direct=settings.direct
         )
+        self._deeds = Deeds(
+            desk,
+            self._intake,
+            self._visits,
+            self._people,
+            private=self._private,
+            commands=self._commands,
+            shortcuts=self._shortcuts,
+            seal=self._seal,
+            is_installed=self._is_installed,
+        )
         self.routes = list[web.AbstractRouteDef]()
         if vault is not None and self._workspaces is not None:
             keys = {"client_id": settings.client_id, "client_secret": settings.client_secret}
             self.routes += Installing(self._client, self._workspaces, vault, **keys).routes
         self._line = self._line_of(settings)
-        self._seal = Seal(settings.bot_token or settings.client_secret)
         self._taking_up: asyncio.Task[None] | None = None
 
     def _line_of(self, settings: SlackSettings) -> Sockets | Requests:
@@ -158,7 +158,7 @@ class SlackChannel:
                 "can this machine reach wss:// addresses?"
             ) from error
         await self._gaps.start()
-        self._taking_up = asyncio.create_task(self._desk.errands.watch(NAME, self._again), name="slack errands")
+        self._taking_up = asyncio.create_task(self._desk.errands.watch(NAME, self._deeds.again), name="slack errands")
 
     async def stop(self) -> None:
         if self._taking_up is not None:
@@ -228,16 +228,7 @@ class SlackChannel:
         """
         if body.get("type") == "url_verification":
             return await next()
-        if self._deed(body) is not None:  # Slack: it waits for 3 seconds, and does not deliver it again
-            errand = Errand(f"{NAME}:{_key_of(body)}", {"body": self._seal.close(json.dumps(body))})
-            try:
-                async with asyncio.timeout(KEEP_SECONDS):
-                    is_new = await self._desk.errands.keep(NAME, errand)
-            except (StoreError, TimeoutError) as error:
-                log.warning("what somebody does is not kept until it is done: %s", traced(error))
-                is_new = True
-            if is_new:
-                self._intake.run(self._do(errand, body), name=str(body.get("type") or body.get("command")))
+        if await self._deeds.take(body):  # Slack: it waits for 3 seconds, and does not deliver it again
             return BoltResponse(status=200)
         try:
             if body.get("type") == "event_callback" and await self._is_installed(team_of(body)):
@@ -246,21 +237,6 @@ class SlackChannel:
             log.error("an event could not be taken: %s", traced(error))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
-
-    async def _do(self, errand: Errand, body: Mapping[str, Any]) -> None:
-        """Do what somebody has asked for; what is broken off before it is done is left to another worker."""
-        try:
-            if (deed := self._deed(body)) is not None:
-                await self._do_for(Visitor.of_deed(body), body, deed)
-        except Exception:
-            await self._desk.errands.done(errand)
-            raise
-        await self._desk.errands.done(errand)
-
-    async def _again(self, errand: Errand) -> None:
-        """Do what a worker has left undone who is gone."""
-        body = self._seal.open(str(errand.what["body"]))
-        await self._do(errand, json.loads(body) if body else {})
 
     async def _is_installed(self, team: str) -> bool:
         """Whether a workspace is one of those in which the app is installed.
@@ -272,48 +248,6 @@ class SlackChannel:
             return True
         log.warning("the app is not installed in workspace %s: what is said there is left", team)
         return False
-
-    async def _do_for(self, somebody: Visitor, body: Mapping[str, Any], deed: Deed) -> None:
-        """Do what somebody has asked for, if he may."""
-        with suppress(StoreError):  # he will be told why it is not done
-            if not await self._is_installed(somebody.team):
-                return
-        seen = await self._visits.of_deed(somebody)
-        refused = await self._intake.refusal(*seen)
-        if refused is None:
-            await deed(seen)
-        elif refused:
-            say = words.of(await words.told(self._people.locale(somebody.team, somebody.user)))
-            tell = self._private.whisper if body.get("type") == "block_actions" else self._private.answer
-            await tell(somebody, say(refused))
-
-    def _deed(self, body: Mapping[str, Any]) -> Deed | None:
-        """What is to be done for what somebody has done; none if it is an event."""
-        if body.get("command") in COMMANDS:
-            return lambda _: self._commands.take(body)
-        match body.get("type"):
-            case "block_actions":
-                return partial(self._take_presses, body)
-            case "message_action":
-                return lambda _: self._shortcuts.use(body)
-            case "view_submission" if body["view"].get("callback_id") == ASKED:
-                return partial(self._shortcuts.submitted, body)
-        return None
-
-    async def _take_presses(self, body: Mapping[str, Any], seen: Seen) -> None:
-        for action in body.get("actions", ()):
-            if (id_ := pressed(action)).startswith(PICK):
-                await self._commands.pick(body, id_)
-            else:
-                await self._take_press(Visitor.of_press(body), id_, seen)
-
-    async def _take_press(self, visitor: Visitor, button: str, seen: Seen) -> None:
-        """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
-        locale = await words.told(self._people.locale(visitor.team, visitor.user))
-        names = await self._people.names(visitor.team, [visitor.user])
-        name, (who, spot) = names[visitor.user], seen
-        if word := await self._intake.press(button, visitor=who, spot=spot, locale=locale, name=name):
-            await self._private.whisper(visitor, word)
 
     async def _take_event(self, body: Mapping[str, Any]) -> None:
         event = body.get("event") or {}
@@ -397,11 +331,6 @@ class SlackChannel:
 
     def _surface_of(self, inbound: Inbound) -> SlackSurface:
         return self.surface(inbound.address, turn_id=inbound.event_key)
-
-
-def _key_of(body: Mapping[str, Any]) -> str:
-    """What tells one thing that somebody does from all others."""
-    return str((body.get("view") or {}).get("id") if body.get("type") == "view_submission" else body.get("trigger_id"))
 
 
 async def _nobody(*_: object, **__: object) -> AuthorizeResult:

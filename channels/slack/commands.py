@@ -6,7 +6,7 @@ so which of his conversations somebody means may have to be asked.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from channels import words
@@ -19,6 +19,8 @@ from channels.slack.text import titled
 from core.conversations import Conversations, Recent
 from core.errors import StoreError
 from core.secrets import traced
+from core.visitors import Spot
+from core.visitors import Visitor as Somebody
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,7 @@ COMMANDS: Mapping[str, Command] = {
     "/agent": Command("agent", "See or choose the agent that answers you here", "[name]"),
     "/why": Command("why", "What your latest answer here was made of, for you alone", "[turn]"),
     "/model": Command("model", "See or choose the model that answers you here", "[name]"),
+    "/usage": Command("usage", "What you have spent, told to you alone"),
     "/export": Command(
         "export", "A conversation of yours here as a file for you", "[json]", question=words.WHICH_TO_EXPORT
     ),
@@ -70,7 +73,7 @@ class SlashCommands:
         self._people = people
         self._private = private
 
-    async def take(self, body: Mapping[str, Any]) -> None:
+    async def take(self, body: Mapping[str, Any], seen: tuple[Somebody, Spot]) -> None:
         """Do what a command asks for, or ask where.
 
         Raises:
@@ -91,7 +94,7 @@ class SlashCommands:
             await self._private.ask(visitor, words.of(locale)(command.question), choices)
             return
         session = found[0].session_id if found else None
-        await self._do(command.name, argument, visitor, session, locale)
+        await self._do(command.name, argument, visitor, session, locale, who=seen[0])
 
     async def pick(self, body: Mapping[str, Any], id_: str) -> None:
         """Do what was asked for in the conversation that was chosen.
@@ -112,10 +115,18 @@ class SlashCommands:
         await self._do(command.name, argument, visitor, session, locale, replaces=True)
 
     async def _do(
-        self, name: Name, argument: str, visitor: Visitor, session: str | None, locale: str, *, replaces: bool = False
+        self,
+        name: Name,
+        argument: str,
+        visitor: Visitor,
+        session: str | None,
+        locale: str,
+        *,
+        who: Somebody | None = None,
+        replaces: bool = False,
     ) -> None:
         root, say = root_of(session or ""), words.of(locale)
-        asker = asking(visitor, session, root, locale)
+        asker = replace(asking(visitor, session, root, locale), visitor=who)
         said = await self._commands.run(name, argument, asker)
         text = said.text
         if said.file is not None:

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, cast
 
 from google.adk.models import BaseLlm, LlmCapabilities
@@ -13,14 +14,23 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from pydantic import Field, SkipValidation
 
+from core import metering
 from core.endings import BLOCKED
-from core.errors import ContentBlockedError, ProviderRequestError, ProviderSilentError, ProviderStalledError
-from core.models.attempts import attempts
-from core.models.fitting import fitted, without_files
+from core.errors import (
+    ContentBlockedError,
+    ProviderRequestError,
+    ProviderSilentError,
+    ProviderStalledError,
+    TooLongError,
+)
+from core.models.fallbacks import Fallbacks
+from core.models.fitting import fitted, shortened, without_files
 from core.models.messages import clean_json, clean_text, convert_messages, unique_id
+from core.models.offers import Offered
 from core.models.provider import (
     Done,
     Failed,
+    Media,
     Message,
     Provider,
     ProviderEvent,
@@ -42,13 +52,6 @@ NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
 IDLE_SECONDS = 120.0
 
 
-class Offered(NamedTuple):
-    """A model that may be asked: its provider, and the name that it has there."""
-
-    provider: Provider
-    model: str
-
-
 class ModelAdapter(BaseLlm):
     """A provider's model as ADK knows models.
 
@@ -68,11 +71,13 @@ class ModelAdapter(BaseLlm):
     each of these seconds, as `core.models.attempts` has it.
 
     Where a request names one of the models that are `offered`, by its full name, that one is asked; else `provider`.
-    One that `is_fixed` was named by its agent, and none that somebody chooses takes its place.
+    One that `is_fixed` was named by its agent, and none that somebody chooses takes its place, nor any of the
+    `fallbacks`, which answer where another one cannot.
     """
 
     provider: SkipValidation[Provider] = Field(exclude=True, repr=False)
     offered: SkipValidation[Mapping[str, Offered]] = Field(default_factory=dict, exclude=True, repr=False)
+    fallbacks: SkipValidation[Fallbacks] = Field(default_factory=Fallbacks, exclude=True, repr=False)
     is_fixed: bool = False
     idle_seconds: float = IDLE_SECONDS
     waits: tuple[float, ...] = ()
@@ -89,32 +94,53 @@ class ModelAdapter(BaseLlm):
     def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        return attempts(lambda: self._attempt(llm_request, stream), self.waits)
+        attempt = partial(self._attempt, llm_request, stream)
+        return self.fallbacks.answer(llm_request.model or self.model, attempt, self.waits)
 
     def _asked(self, name: str | None) -> Offered:
-        return self.offered.get(name or self.model) or Offered(self.provider, name or self.model)
+        name = name or self.model
+        return self.offered.get(name) or self.fallbacks.offered.get(name) or Offered(self.provider, name)
 
-    async def _attempt(self, llm_request: LlmRequest, stream: bool) -> AsyncGenerator[LlmResponse, None]:
-        """Ask. Which of the files in a request a model minds is not told: one that refuses it gets it without them."""
-        asked = self._asked(llm_request.model)
-        request = _request(llm_request, asked)
-        has_begun = False
-        try:
-            async with aclosing(self._ask(request, asked, stream)) as responses:
+    async def _attempt(
+        self, llm_request: LlmRequest, stream: bool, name: str, instead_of: str
+    ) -> AsyncGenerator[LlmResponse, None]:
+        """Ask. Which of the files in a request a model minds is not told: one that refuses it gets it without them.
+        One that stands in for another, which may read more at once, gets the newer half of what is too long for it.
+        """
+        asked, has_begun = self._asked(name), False
+        request: Request | None = _request(llm_request, asked)
+        while request is not None:
+            try:
+                async with aclosing(self._ask(request, asked, stream, name, instead_of)) as responses:
+                    async for response in responses:
+                        has_begun = True
+                        yield response
+                return
+            except ProviderRequestError as refusal:
+                less = None if has_begun else _less(request.messages, refusal, is_stand_in=bool(instead_of))
+                if less is None:
+                    raise
+                log.warning("what was asked is asked again %s: %s", less.how, refusal)
+                request = replace(request, messages=less.messages)
+
+    async def _ask(
+        self, request: Request, asked: Offered, stream: bool, name: str, instead_of: str
+    ) -> AsyncGenerator[LlmResponse, None]:
+        meter, last = metering.current(), None
+        await meter.ask(name, partial(_tokens, request))
+        with meter.call(name, instead_of=instead_of) as count:
+            responses = self._answered(replace(request, tell=count.tell), asked, stream)
+            async with aclosing(responses):
                 async for response in responses:
-                    has_begun = True
-                    yield response
-            return
-        except ProviderRequestError as refusal:
-            plain = without_files(request.messages)
-            if has_begun or plain == request.messages:
-                raise
-            log.warning("what was asked is asked again without its files: %s", refusal)
-        async with aclosing(self._ask(replace(request, messages=plain), asked, stream)) as responses:
-            async for response in responses:
-                yield response
+                    if response.partial:
+                        yield response
+                    else:
+                        last = response
+        if last is not None:
+            last.model_version, last.custom_metadata = name, meter.mark
+            yield last
 
-    async def _ask(self, request: Request, asked: Offered, stream: bool) -> AsyncGenerator[LlmResponse, None]:
+    async def _answered(self, request: Request, asked: Offered, stream: bool) -> AsyncGenerator[LlmResponse, None]:
         answer = _Answer(request.messages, asked.provider.name)
         # The contract: what `stream` returns is an async generator, and closing it closes the connection.
         events = cast(AsyncGenerator[ProviderEvent, None], asked.provider.stream(request))
@@ -128,6 +154,7 @@ class ModelAdapter(BaseLlm):
                 answer.add(event)
                 if stream and not isinstance(event, ToolCall) and event.text:
                     yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
+        request.tell(event.usage)
         yield _final(answer, event)
 
     async def _next(self, events: AsyncGenerator[ProviderEvent, None], provider: str) -> ProviderEvent:
@@ -144,6 +171,21 @@ class ModelAdapter(BaseLlm):
             raise ProviderSilentError(message) from None
 
 
+class _Less(NamedTuple):
+    """A request that was refused, without what it may have been refused for."""
+
+    messages: list[Message]
+    how: str
+
+
+def _less(messages: Sequence[Message], refusal: ProviderRequestError, *, is_stand_in: bool) -> _Less | None:
+    if is_stand_in and isinstance(refusal, TooLongError):
+        shorter = shortened(messages)
+        return _Less(shorter, "without its older half") if shorter is not None else None
+    plain = without_files(messages)
+    return _Less(plain, "without its files") if plain != messages else None
+
+
 def _request(llm_request: LlmRequest, asked: Offered) -> Request:
     config = llm_request.config
     history = convert_messages(llm_request.contents, config.system_instruction)
@@ -151,6 +193,14 @@ def _request(llm_request: LlmRequest, asked: Offered) -> Request:
     if not messages or messages[-1].role not in ("user", "tool"):
         messages.append(Message("user", (Text("Go on as instructed."),)))
     return Request(asked.model, messages, tool_specs(config), config)
+
+
+def _tokens(request: Request) -> int:
+    """About how many a request has, files not counted: four letters are one, more or less."""
+    return (
+        sum(len(str(part)) for message in request.messages for part in message.parts if not isinstance(part, Media))
+        // 4
+    )
 
 
 def _final(answer: "_Answer", done: Done) -> LlmResponse:

@@ -34,6 +34,7 @@ from core.errors import (
     ProviderRequestError,
     ProviderStalledError,
     ProviderUnavailableError,
+    TooLongError,
 )
 from core.models.calls import read_call
 from core.models.conversation import REDACTED, body
@@ -102,6 +103,8 @@ class AnthropicProvider:
                     raise ProviderStalledError("anthropic ended its stream without saying that it was done")
                 if (event := answer.hear(chunk)) is not None:
                     yield event
+                else:  # nothing else tells of tokens
+                    request.tell(answer.usage)
         for call in answer.calls():
             yield call
         yield Done(answer.finish, answer.usage)
@@ -206,7 +209,7 @@ def _status_named(error: anthropic.APIStatusError, model: str) -> ProviderError:
         exhausted.retryable = False
         return exhausted
     if "prompt is too long" in (error.api_message or ""):  # it has no kind of its own
-        return ProviderRequestError(f"the conversation is too long for {model!r}")
+        return TooLongError(f"the conversation is too long for {model!r}")
     within = error.status_code < 400
     status = _STATUSES.get(error.type or "", 500) if within else error.status_code
     wait = None if within else retry_after(error.response.headers)

@@ -42,7 +42,7 @@ async def attempts(
                 async for response in responses:
                     if is_stale:
                         is_stale = False
-                        yield _taking_back()
+                        yield taking_back()
                     has_spoken = True
                     yield response
             return
@@ -59,7 +59,8 @@ def takes_back(response: LlmResponse) -> bool:
     return bool(response.custom_metadata and response.custom_metadata.get(_TAKES_BACK))
 
 
-def _taking_back() -> LlmResponse:
+def taking_back() -> LlmResponse:
+    """A partial response that says so."""
     content = types.ModelContent("")  # ADK: without content it would not be passed on
     return LlmResponse(content=content, partial=True, custom_metadata={_TAKES_BACK: True})
 

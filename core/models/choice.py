@@ -12,10 +12,12 @@ from google.adk.plugins import BasePlugin
 from pydantic import PrivateAttr
 
 from core.errors import SettingsError
-from core.models.adapter import IDLE_SECONDS, ModelAdapter, Offered
+from core.models.adapter import IDLE_SECONDS, ModelAdapter
 from core.models.attempts import WAITS
 from core.models.catalog import Endpoints, make_provider
+from core.models.fallbacks import Fallbacks
 from core.models.merging import Merging, Slots
+from core.models.offers import Offered
 from core.stopwatch import Stopwatch
 
 log = logging.getLogger(__name__)
@@ -30,17 +32,18 @@ class Choice:
     Args:
         default: the one that runs where none was chosen.
         others: what may be chosen besides.
-
+        fallbacks: what answers, in this order, where one of them cannot.
         is_needed: whether the default must be there; if not, it is offered only if nothing is missing for it.
         idle_seconds: for how long a model may say nothing.
 
     Raises:
-        SettingsError: one of them there is not, or something is missing for it; `MODELS` is named if it is another one
-            than the default.
+        SettingsError: one of them there is not, or something is missing for it; `MODELS` or `MODEL_FALLBACKS` is named
+            if it is another one than the default.
 
     Attributes:
         offered: them all, the default first.
-        asked: them, and those that an agent asks by name.
+        fallbacks: those that take another's place.
+        asked: all of them, and those that an agent asks by name.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Choice:
         others: Sequence[str],
         endpoints: Endpoints,
         *,
+        fallbacks: Sequence[str] = (),
         is_needed: bool = True,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
@@ -57,16 +61,15 @@ class Choice:
         self._endpoints = endpoints
         self._idle_seconds = idle_seconds
         self._slots = Slots()
-        for name in dict.fromkeys((default, *others)):
-            try:
-                self._ask(name)
-            except SettingsError as error:
-                if name != default:
-                    faults = (f"MODELS={name}: {_MODEL.sub('', fault)}" for fault in error.faults)
-                    raise SettingsError(*faults) from None
-                if is_needed:
-                    raise
+        try:
+            self._ask(default)
+        except SettingsError:
+            if is_needed:
+                raise
+        self._ask_all(others, "MODELS")
         self.offered: Mapping[str, Offered] = dict(self.asked)
+        self._ask_all(fallbacks, "MODEL_FALLBACKS")
+        self.fallbacks = Fallbacks({name: self.asked[name] for name in fallbacks})
 
     def adapter(self, name: str) -> ModelAdapter:
         """A model as ADK asks it. In place of the default, another one may be chosen; in that of no other.
@@ -79,10 +82,20 @@ class Choice:
             model=name,
             provider=asked.provider,
             offered=self.offered if name in self.offered else {name: asked},
+            fallbacks=self.fallbacks if name == self.default else Fallbacks(),
             is_fixed=name != self.default,
             idle_seconds=self._idle_seconds,
             waits=WAITS,
         )
+
+    def _ask_all(self, names: Sequence[str], setting: str) -> None:
+        for name in names:
+            try:
+                self._ask(name)
+            except SettingsError as error:
+                if name != self.default:
+                    faults = (f"{setting}={name}: {_MODEL.sub('', fault)}" for fault in error.faults)
+                    raise SettingsError(*faults) from None
 
     def _ask(self, name: str) -> Offered:
         if name not in self.asked:

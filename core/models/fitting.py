@@ -21,6 +21,18 @@ def without_files(messages: Sequence[Message]) -> list[Message]:
     return fitted(messages, NOTHING)
 
 
+def shortened(messages: Sequence[Message]) -> list[Message] | None:
+    """The messages from about the middle on, behind the system's, beginning with what a person said; None if there is
+    only one such that they could begin with.
+    """
+    head = [message for message in messages[:1] if message.role == "system"]
+    talk = messages[len(head) :]
+    starts = [nth for nth, message in enumerate(talk) if message.role == "user" and nth]
+    later = [nth for nth in starts if nth >= len(talk) // 2]
+    start = later[0] if later else starts[-1] if starts else None
+    return None if start is None else [*head, *talk[start:]]
+
+
 class _Room:
     """What a request has room for yet."""
 

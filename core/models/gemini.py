@@ -117,6 +117,7 @@ class GeminiProvider:
                     raise ContentBlockedError(f"gemini withheld the answer: the prompt was blocked ({reason})")
                 if chunk.usage_metadata is not None:
                     usage = _usage(chunk.usage_metadata)
+                    request.tell(usage)
                 for candidate in (chunk.candidates or ())[:1]:
                     finish = candidate.finish_reason or finish
                     for part in (candidate.content and candidate.content.parts) or ():

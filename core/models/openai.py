@@ -20,6 +20,7 @@ from core.errors import (
     ProviderRequestError,
     ProviderStalledError,
     ProviderUnavailableError,
+    TooLongError,
 )
 from core.models.calls import read_call
 from core.models.completions import body
@@ -118,6 +119,7 @@ class OpenAIProvider:
                     break
                 if chunk.usage is not None:
                     usage = _usage(chunk.usage)
+                    request.tell(usage)
                 for choice in (chunk.choices or ())[:1]:
                     finish = choice.finish_reason or finish
                     for event in _heard(choice.delta, calls):
@@ -159,13 +161,13 @@ class OpenAIProvider:
             case "content_filter" | "content_policy_violation":
                 return ContentBlockedError(f"{self.name} withheld the answer: the prompt was blocked")
             case "context_length_exceeded":
-                return ProviderRequestError(f"the conversation is too long for {model!r}")
+                return TooLongError(f"the conversation is too long for {model!r}")
             case "insufficient_quota":
                 exhausted = ProviderLimitError(f"{self.name}: the quota of this key is used up")
                 exhausted.retryable = False
                 return exhausted
         if isinstance(error.body, dict) and error.body.get("type") == "exceed_context_size_error":
-            return ProviderRequestError(f"the conversation is too long for {model!r}")  # llama.cpp's words
+            return TooLongError(f"the conversation is too long for {model!r}")  # llama.cpp's words
         return None
 
 

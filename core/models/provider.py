@@ -5,7 +5,7 @@ The parts of a message and the pieces of a stream are the same types: a `Text` i
 a `Text` in a stream is the next piece of one.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -90,13 +90,15 @@ class Request:
 
     `messages` starts with the system message where there is one. `config` is ADK's own configuration of the
     call: a provider reads sampling, limits and what is particular to it (Gemini's built-in tools) from there,
-    but never the system instruction nor the function declarations, which stand in `messages` and `tools`.
+    but never the system instruction nor the function declarations, which stand in `messages` and `tools`. It calls
+    `tell` as soon as the vendor has counted tokens: an answer that is broken off has no `Done` to tell them.
     """
 
     model: str
     messages: Sequence[Message]
     tools: Sequence[ToolSpec] = ()
     config: types.GenerateContentConfig = field(default_factory=types.GenerateContentConfig)
+    tell: "Callable[[Usage], None]" = field(default=lambda _usage: None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,9 @@ sa.Index(
 #: with what another turn had asked a person for (`approval`) has that turn for a `parent`, but is the first in a line
 #: of its own; `run` is what it stores under. `model` is the one that was chosen for it (null: the default), `agent` the
 #: name of the one that answers. `owner` is the worker that runs it, for the `attempt`-th time; `cancel`, why it is to
-#: be ended. `receipt` is what it was made of, as far as its run can tell (`core.receipt`); it goes with what was said
-#: when the session is reset.
+#: be ended. `usage` is what it has asked of models (`core.metering`), and `cost` what that came to (`spending`), once
+#: it is counted there. `receipt` is what it was made of, as far as its run can tell (`core.receipt`); it goes with what
+#: was said when the session is reset.
 turns = sa.Table(
     "turns",
     metadata,
@@ -103,7 +104,8 @@ turns = sa.Table(
     sa.Column("cancel", sa.Text),
     sa.Column("text", sa.Text),
     sa.Column("chunks", sa.JSON, nullable=False),
-    sa.Column("usage", sa.JSON),
+    sa.Column("usage", sa.JSON(none_as_null=True)),
+    sa.Column("cost", sa.BigInteger),
     sa.Column("receipt", sa.JSON(none_as_null=True)),
     sa.Column("error", sa.Text),
     sa.Column("created_at", sa.Double, nullable=False),
@@ -118,6 +120,12 @@ sa.Index(
 )
 
 sa.Index("ix_turns_finished_at", turns.c.finished_at)
+sa.Index(
+    "ix_turns_uncounted",
+    turns.c.finished_at,
+    sqlite_where=turns.c.finished_at.is_not(None) & turns.c.cost.is_(None),
+    postgresql_where=turns.c.finished_at.is_not(None) & turns.c.cost.is_(None),
+)
 
 #: What a reader thinks of a turn's answer, `good` or `bad`: the newest word of each. It goes with the turn, and with
 #: what was said when the session is reset.
@@ -331,6 +339,41 @@ artifacts = sa.Table(
     sa.UniqueConstraint("scope", "owner", "name", "version"),
 )
 sa.Index("ix_artifacts_session_run", artifacts.c.session, artifacts.c.run)
+
+#: What a person's turns have cost at a place, a day (UTC) and a model: kept when the turns are forgotten. `person` is a
+#: platform's id behind the platform's name, `name` what he was last called; both are empty of whom is to be forgotten.
+#: A turn is of the day on which it was begun. What several have asked together is shared out among them. `cost` is in
+#: trillionths of a dollar; `unpriced` is how many tokens have no price that is known, and are not in it.
+spending = sa.Table(
+    "spending",
+    metadata,
+    sa.Column("day", sa.Text, primary_key=True),
+    sa.Column("person", sa.Text, primary_key=True),
+    sa.Column("place", sa.Text, primary_key=True),
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False, server_default=""),
+    sa.Column("calls", sa.BigInteger, nullable=False),
+    sa.Column("input", sa.BigInteger, nullable=False),
+    sa.Column("output", sa.BigInteger, nullable=False),
+    sa.Column("cached", sa.BigInteger, nullable=False),
+    sa.Column("unpriced", sa.BigInteger, nullable=False),
+    sa.Column("cost", sa.BigInteger, nullable=False),
+)
+sa.Index("ix_spending_person", spending.c.person, spending.c.day)
+sa.Index("ix_spending_place", spending.c.place, spending.c.day)
+
+#: What a turn that is under way has spent by now, and is about to spend: there only where there are caps, and counted
+#: as spent until the turn is.
+reservations = sa.Table(
+    "reservations",
+    metadata,
+    sa.Column("turn", sa.Text, primary_key=True),
+    sa.Column("person", sa.Text, primary_key=True),
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("place", sa.Text, nullable=False),
+    sa.Column("day", sa.Text, nullable=False, index=True),
+    sa.Column("cost", sa.BigInteger, nullable=False),
+)
 
 #: What an agent (`app`) was told to remember of what was said at a place (`user_id`), once by its `key`; what came of a
 #: `session` goes with it.

@@ -22,11 +22,11 @@ from pathlib import Path
 from docs.pictures.stage import ROOT, bot, lay
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Asked, Call, Fail, Pause, Say, ScriptedOpenAI, Turn
+from sandbox.seats.discord import DiscordPlatform
+from sandbox.seats.slack import SlackPlatform
+from sandbox.seats.view import Message, Place
 from sandbox.slack import SlackSandbox
 from sandbox.terminal.desks import Desks
-from sandbox.terminal.discord import DiscordPlatform
-from sandbox.terminal.slack import SlackPlatform
-from sandbox.terminal.view import Message, Place
 
 PAGE = ROOT / "docs" / "howto" / "use-it-every-day.md"
 

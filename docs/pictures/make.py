@@ -1,5 +1,5 @@
-"""Makes the pictures of a reply, as it grows in Slack and as it stands in Discord, and the exchanges of the page for
-those who use the bot: `make docs-pictures`.
+"""Makes the pictures of a reply, as it grows in Slack and as it stands in Discord, those of the sandbox's page, and the
+exchanges of the page for those who use the bot: `make docs-pictures`.
 
 The sandbox, its terminal and the bot are the real ones; only what the model says is scripted, so that it can be held
 where a picture is to be taken.
@@ -17,14 +17,14 @@ sys.path.insert(0, str(ROOT))
 
 from textual.pilot import Pilot  # noqa: E402 - the path comes first
 
-from docs.pictures import exchanges  # noqa: E402
+from docs.pictures import exchanges, page  # noqa: E402
 from docs.pictures.stage import bot  # noqa: E402
 from sandbox.discord import DiscordSandbox  # noqa: E402
 from sandbox.models import Pause, Say, ScriptedOpenAI, Turn  # noqa: E402
+from sandbox.seats.discord import DiscordPlatform  # noqa: E402
+from sandbox.seats.slack import SlackPlatform  # noqa: E402
 from sandbox.slack import SlackSandbox  # noqa: E402
 from sandbox.terminal.app import Terminal  # noqa: E402
-from sandbox.terminal.discord import DiscordPlatform  # noqa: E402
-from sandbox.terminal.slack import SlackPlatform  # noqa: E402
 
 SIZE = (96, 24)
 
@@ -86,6 +86,7 @@ async def main() -> None:
         (HERE / f"reply-{number}.svg").write_text(svg)
     (HERE / "reply.svg").write_text(moving(pictures))
     await exchanges.main()
+    await page.main()
 
 
 async def enter(pilot: Pilot[None], line: str) -> None:

@@ -73,6 +73,8 @@ class Door:
         if self._limits is not None:
             verdict = self._limits.admit(call.route, ids.get("channel", ""))
             headers = verdict.headers
+            if "X-RateLimit-Limit" in headers:
+                call.budget = int(headers["X-RateLimit-Remaining"]), int(headers["X-RateLimit-Limit"])
             if verdict.retry_after is not None:
                 return _limited(call, verdict.retry_after, headers, verdict.scope == "global")
         handler = self._api.routes.get(call.route)

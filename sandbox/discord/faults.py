@@ -75,6 +75,11 @@ class Faults:
         self._handshakes = self._resumes = 0
         self.latency = 0.0
 
+    @property
+    def pending(self) -> dict[str, list[FaultKind]]:
+        """What is still to go wrong with whose calls."""
+        return {name: [fault.kind for fault in faults] for name, faults in self._pending.items() if faults}
+
     def take(self, route: str) -> Fault | None:
         """The fault that this call meets."""
         pending = self._pending.get(route)

@@ -26,6 +26,7 @@ class Call:
         code: what Discord put into `code`; None for a call that succeeded.
         rate_limited: whether a rate limit (or `Faults.rate_limit`) refused it.
         reply: the JSON that was answered, or would have been.
+        budget: what was left, of how many, in its bucket.
     """
 
     route: str
@@ -37,6 +38,7 @@ class Call:
     code: int | None = None
     rate_limited: bool = False
     reply: Any = None
+    budget: tuple[int, int] | None = None
 
 
 @dataclass(eq=False, slots=True)

@@ -11,6 +11,8 @@ from hashlib import md5
 from time import time
 from typing import Literal
 
+from sandbox.budget import Budget
+
 Scope = Literal["user", "global", "shared"]
 
 GLOBAL_CALLS, GLOBAL_SECONDS = 50, 1.0
@@ -86,6 +88,17 @@ class RateLimits:
             "X-RateLimit-Bucket": md5(route.encode(), usedforsecurity=False).hexdigest(),
         }
         return self._refuse(window.ends - now, "user", headers) if full else Verdict(headers)
+
+    def budgets(self) -> list[Budget]:
+        """What is left in each window that lasts, by route and channel; the one for all calls has no route."""
+        rates = {"": Rate(GLOBAL_CALLS, GLOBAL_SECONDS), **RATES}
+        return [
+            Budget(
+                f"{route} {channel}".strip(), rate.calls - window.calls, rate.calls, rate.seconds, window.ends - time()
+            )
+            for (route, channel), window in self._windows.items()
+            if window.ends > time() and (rate := rates[route])
+        ]
 
     def _window(self, route: str, channel: str, now: float, seconds: float) -> _Window:
         window = self._windows.setdefault((route, channel), _Window())

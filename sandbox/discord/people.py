@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sandbox.discord.events import Events
 from sandbox.discord.files import attached
-from sandbox.discord.guild import DEFAULT, JOIN, PIN, REPLY, Channel, Content, Guild, Message, User
+from sandbox.discord.guild import DEFAULT, JOIN, PIN, REPLY, Attachment, Channel, Content, Guild, Message, User
 from sandbox.discord.interactions import Interactions
 from sandbox.naming import named
 
@@ -124,6 +124,10 @@ class People:
         """Add an emoji, as it is, to a message."""
         self._guild.react(message, self._user(user), emoji)
 
+    async def unreact(self, user: User | str, message: Message, emoji: str) -> None:
+        """Take one's own emoji back, if it is there."""
+        self._guild.unreact(message, self._user(user), emoji)
+
     async def start_thread(self, user: User | str, message: Message, name: str) -> Channel:
         """Begin a thread from a message.
 
@@ -209,6 +213,12 @@ class People:
             ValueError: there is no such button, or it is disabled.
         """
         return await self._interactions.press(self._user(user), message, custom_id)
+
+    def file(self, id_: str) -> Attachment | None:
+        """A file that stands in a message."""
+        channels = self._guild.channels.values()
+        contents = (message.content for channel in channels for message in self._guild.messages(channel))
+        return next((file for content in contents for file in content.attachments if file.id == id_), None)
 
     # Inside
 

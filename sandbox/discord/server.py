@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
+from sandbox.budget import Budget
 from sandbox.discord.api import Api
 from sandbox.discord.chat import Chat
 from sandbox.discord.commands import Commands
@@ -90,7 +91,7 @@ class DiscordSandbox(People):
         self._commands = Commands(api)
         super().__init__(guild, events, Interactions(api, chat, self._commands, self._tell_interaction, speed))
         Directory(api, self._gateway)
-        limits = RateLimits(speed) if rate_limits else None
+        limits = self._limits = RateLimits(speed) if rate_limits else None
         door = Door(self._journal, self.faults, limits, api, self.bot_token)
         app = web.Application(client_max_size=32 * 2**20)
         app.router.add_route("*", PREFIX + "/{path:.*}", door.call)
@@ -233,6 +234,14 @@ class DiscordSandbox(People):
     def changes(self) -> Subscription:
         """All that people see happen from now on; any number of subscribers get all of it."""
         return self._journal.subscribe()
+
+    async def ticked(self) -> None:
+        """Wait until something happens, be it a call."""
+        await self._journal.ticked()
+
+    def budgets(self) -> list[Budget]:
+        """What is left of the rate limits that calls have counted in."""
+        return self._limits.budgets() if self._limits else []
 
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 10) -> T:  # noqa: ASYNC109 (the message)
         """Return what `predicate` gives as soon as it is truthy.

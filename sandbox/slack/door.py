@@ -95,7 +95,9 @@ class Door:
             call.status, call.error = fault.status, f"http_{fault.status}"
             return web.Response(status=fault.status, text="the sandbox was told to fail")
         elif self._limits is not None:
-            retry_after = self._limits.admit(call.method, str(call.arguments.get("channel", "")))
+            channel = str(call.arguments.get("channel", ""))
+            retry_after = self._limits.admit(call.method, channel)
+            call.budget = self._limits.left(call.method, channel)
         if retry_after is None:
             return None
         call.rate_limited = True

@@ -134,7 +134,7 @@ class Events:
         """Whether people of another workspace are in a channel."""
         place = self._workspace.channels.get(channel)
         known = map(self._workspace.users.get, place.members) if place else ()
-        return any(user is not None and user.team not in ("", self._workspace.team_id) for user in known)
+        return any(user is not None and user.team_id not in ("", self._workspace.team_id) for user in known)
 
     def _send(self, event: dict[str, Any]) -> None:
         enterprise = self._workspace.enterprise_id

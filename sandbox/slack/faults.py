@@ -59,6 +59,11 @@ class Faults:
         self._handshakes = 0
         self.latency = 0.0
 
+    @property
+    def pending(self) -> dict[str, list[FaultKind]]:
+        """What is still to go wrong with whose calls."""
+        return {name: [fault.kind for fault in faults] for name, faults in self._pending.items() if faults}
+
     def take(self, method: str) -> Fault | None:
         """The fault that this call meets."""
         pending = self._pending.get(method)

@@ -120,6 +120,10 @@ class Hands:
         """Add an emoji, by its name, to a message."""
         self._workspace.react(message, self._user(user).id, reaction)
 
+    async def unreact(self, user: User | str, message: Message, reaction: str) -> None:
+        """Take one's own emoji back, if it is there."""
+        self._workspace.unreact(message, self._user(user).id, reaction)
+
     async def open_home(self, user: User | str, tab: str = "messages") -> None:
         """Open the app's home: its `home` or its `messages` tab."""
         person = self._user(user)
@@ -163,6 +167,14 @@ class Hands:
         """
         return await self._interactions.submit(view, values)
 
+    def close(self, view: View) -> None:
+        """Put a modal away without sending it.
+
+        Raises:
+            ValueError: it is not open.
+        """
+        self._views.open.remove(view)
+
     async def stop(self, user: User | str, message: Message) -> None:
         """Press the button by which Slack stops what the agent does in a message's thread. Slack ends the streams
         there, and tells the app.
@@ -185,6 +197,16 @@ class Hands:
     def session(self, message: Message) -> Session | None:
         """What the agent does in a message's thread, if it has told."""
         return self._agents.sessions.get((message.channel.id, message.thread_ts or message.ts))
+
+    @property
+    def sessions(self) -> list[Session]:
+        """All that the agent has told of."""
+        return list(self._agents.sessions.values())
+
+    def file(self, id_: str) -> File | None:
+        """A file that stands in a message."""
+        messages = self._workspace.everything()
+        return next((file for message in messages for file in message.files if file.id == id_), None)
 
     def modals(self, user: User | str) -> list[View]:
         """What that person has open."""

@@ -125,7 +125,7 @@ class Interactions:
         named = {"name": user.name} | ({} if kind == "message_action" else {"username": user.name})
         fields: dict[str, Any] = {
             "type": kind,
-            "user": {"id": user.id, "team_id": user.team or self._workspace.team_id, **named},
+            "user": {"id": user.id, "team_id": user.team_id or self._workspace.team_id, **named},
             "token": self._token,
             "team": {"id": self._workspace.team_id, "domain": TEAM_DOMAIN},
             "enterprise": None,

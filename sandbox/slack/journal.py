@@ -19,6 +19,7 @@ class Call:
         at: when it came, on the monotonic clock, in seconds.
         rate_limited: whether a rate limit (or `Faults.rate_limit`) refused it.
         reply: the body that was answered, or would have been.
+        budget: what was left, of how many, in the scarcest of the windows that it counts in.
     """
 
     method: str
@@ -28,6 +29,7 @@ class Call:
     error: str | None = None
     rate_limited: bool = False
     reply: dict[str, Any] | None = None
+    budget: tuple[int, int] | None = None
 
 
 @dataclass(eq=False, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from sandbox.budget import Budget
 from sandbox.slack.arguments import SlackError
 
 #: `chat.postMessage` cuts a longer text off; characters, like all sizes here.
@@ -95,21 +96,43 @@ class RateLimits:
         self._speed = speed
         self._calls: defaultdict[tuple[str, Rate, str], deque[float]] = defaultdict(deque)
 
+    def budgets(self) -> list[Budget]:
+        """What is left in each window that calls stand in, by method and channel."""
+        found = []
+        for (method, rate, channel), window in self._calls.items():
+            span = self._passed(window, rate)
+            if window:
+                again = window[0] + span - monotonic()
+                name = f"{method} {channel}".rstrip()
+                found.append(Budget(name, rate.calls - len(window), rate.calls, rate.seconds, again))
+        return found
+
+    def left(self, method: str, channel: str) -> tuple[int, int] | None:
+        """What is left, of how many, in the scarcest of a call's windows."""
+        rates = RATES.get(method, ())
+        windows = ((rate, self._calls[method, rate, channel if rate.per_channel else ""]) for rate in rates)
+        return min(((rate.calls - len(window), rate.calls) for rate, window in windows), default=None)
+
     def admit(self, method: str, channel: str) -> int | None:
         """Count a call in, or say after how many (real, whole) seconds it may come again."""
         now = monotonic()
         windows = []
         for rate in RATES.get(method, ()):
             window = self._calls[method, rate, channel if rate.per_channel else ""]
-            span = rate.seconds / self._speed
-            while window and window[0] <= now - span:
-                window.popleft()
+            span = self._passed(window, rate)
             if len(window) >= rate.calls:
                 return max(1, math.ceil(window[0] + span - now))
             windows.append(window)
         for window in windows:
             window.append(now)
         return None
+
+    def _passed(self, window: deque[float], rate: Rate) -> float:
+        """Let go of what is out of a window; how long that is, in real seconds."""
+        span = rate.seconds / self._speed
+        while window and window[0] <= monotonic() - span:
+            window.popleft()
+        return span
 
 
 def check_blocks(blocks: object) -> list[dict[str, Any]]:

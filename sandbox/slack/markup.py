@@ -83,11 +83,11 @@ def rich_text(text: str) -> list[dict[str, Any]]:
     end = 0
     for token in _TOKEN.finditer(text):
         if token.start() > end:
-            elements.append({"type": "text", "text": _decoded(text[end : token.start()])})
+            elements.append({"type": "text", "text": decoded(text[end : token.start()])})
         elements.append(_element(token))
         end = token.end()
     if end < len(text):
-        elements.append({"type": "text", "text": _decoded(text[end:])})
+        elements.append({"type": "text", "text": decoded(text[end:])})
     section = {"type": "rich_text_section", "elements": elements}
     return [{"type": "rich_text", "block_id": block_id(text), "elements": [section]}]
 
@@ -110,20 +110,21 @@ def _element(token: re.Match[str]) -> dict[str, Any]:
         if kind in _EVERYONE:
             return {"type": "broadcast", "range": kind}
         return {"type": "text", "text": label or target}
-    link: dict[str, Any] = {"type": "link", "url": _decoded(sigil + target)}
-    return link | ({"text": _decoded(label)} if label else {})
+    link: dict[str, Any] = {"type": "link", "url": decoded(sigil + target)}
+    return link | ({"text": decoded(label)} if label else {})
 
 
-def _decoded(text: str) -> str:
+def decoded(text: str) -> str:
+    """The text with its entities as the letters that they stand for."""
     return _ENTITY.sub(lambda entity: unescape(entity[0]), text)
 
 
 def _shown_text(text: str, names: Names) -> str:
     parts, end = [], 0
     for token in _TOKEN.finditer(text):
-        parts += [_decoded(text[end : token.start()]), _shown_token(token, names)]
+        parts += [decoded(text[end : token.start()]), _shown_token(token, names)]
         end = token.end()
-    return "".join(parts) + _decoded(text[end:])
+    return "".join(parts) + decoded(text[end:])
 
 
 def _shown_token(token: re.Match[str], names: Names) -> str:
@@ -133,11 +134,11 @@ def _shown_token(token: re.Match[str], names: Names) -> str:
     if sigil == "!":
         kind, _, group = target.partition("^")
         return "@" + kind if kind in _EVERYONE else label or "@" + (group or kind)
-    return _decoded(label or sigil + target)
+    return decoded(label or sigil + target)
 
 
 def _shown_markdown(text: str, names: Names) -> str:
-    return "".join(_decoded(part) if code else _shown_text(part, names) for code, part in _markdown(text))
+    return "".join(decoded(part) if code else _shown_text(part, names) for code, part in _markdown(text))
 
 
 def _markdown(text: str) -> Iterator[tuple[bool, str]]:

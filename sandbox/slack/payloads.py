@@ -34,8 +34,8 @@ class Payloads:
             "username": message.username,
             "text": message.content.text,
             "ts": message.ts,
-            "team": None if message.user is None else self._home(message.user),
-            "user_team": self._home(message.user) if self._is_foreign(message.user) else None,
+            "team": self._team_of(message.user),
+            "user_team": self._team_of(message.user) if self._is_foreign(message.user) else None,
             "bot_profile": self.bot_profile() if own else None,
             "blocks": self.blocks(message) or None,
             "attachments": list(message.attachments) or None,
@@ -55,13 +55,9 @@ class Payloads:
             }
         return {name: value for name, value in fields.items() if value is not None}
 
-    def _home(self, user: str | None) -> str:
-        known = self._workspace.users.get(user or "")
-        return (known.team if known else "") or self._workspace.team_id
-
     def _is_foreign(self, user: str | None) -> bool:
         """Slack: in a channel that is shared, an event tells where somebody from outside belongs."""
-        return self._home(user) != self._workspace.team_id
+        return self._team_of(user) not in (None, self._workspace.team_id)
 
     def found(self, message: Message, *, metadata: bool = False) -> dict[str, Any]:
         """A message as `conversations.history` and `.replies` tell it."""
@@ -178,6 +174,10 @@ class Payloads:
             "icons": {f"image_{size}": f"https://{TEAM_DOMAIN}.invalid/bot_{size}.png" for size in (36, 48, 72)},
             "team_id": self._workspace.team_id,
         }
+
+    def _team_of(self, user: str | None) -> str | None:
+        found = self._workspace.users.get(user or "")
+        return None if user is None else (found and found.team_id) or self._workspace.team_id
 
     def group(self, group: Group) -> dict[str, Any]:
         return {

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from sandbox.budget import Budget
 from sandbox.slack.agents import Agents
 from sandbox.slack.arguments import Arguments
 from sandbox.slack.chat import Chat
@@ -47,6 +48,7 @@ class SlackSandbox(Hands):
         api_url: the client's `base_url`; known once the sandbox is entered.
         people: by name; the workspace starts with a few, and what is added is here at once.
         channels: by name; it starts with `general` and `random`, everybody and the bot in both.
+        commands: the app's slash commands, as its manifest has them.
         shortcuts: what the app has in the menu of a message: what each is known by, by its name.
         scopes: what the bot may do; take one away and see `missing_scope`, or the events stay away.
         subscriptions: the events that the app has asked for.
@@ -88,6 +90,7 @@ class SlackSandbox(Hands):
         self.socket_mode = True
         self._offered = None
         self.shortcuts = {}
+        self.commands: list[Mapping[str, Any]] = []
         self.bot_token = f"xoxb-{token_hex(12)}"
         self.app_token: str = f"xapp-1-{app_id}-{token_hex(12)}" if beside is None else beside.app_token
         self.signing_secret: str = token_hex(16) if beside is None else beside.signing_secret
@@ -132,7 +135,7 @@ class SlackSandbox(Hands):
         Directory(api)
         self._files = Files(api, self._journal, self.faults)
         api.add("apps.connections.open", self._open_connection, tokens=("app",))
-        limits = RateLimits(speed) if rate_limits else None
+        limits = self._limits = RateLimits(speed) if rate_limits else None
         self._door = Door(self._journal, self.faults, limits, api, self._commands)
         self._runner = self._server()
         for person, real_name in _PEOPLE.items():
@@ -208,7 +211,8 @@ class SlackSandbox(Hands):
         self.socket_mode = manifest["settings"]["socket_mode_enabled"]
         features = manifest["features"]
         self.shortcuts = {shortcut["name"]: shortcut["callback_id"] for shortcut in features.get("shortcuts", ())}
-        commands = {command["command"] for command in features.get("slash_commands", ())}
+        self.commands = list(features.get("slash_commands", ()))
+        commands = {command["command"] for command in self.commands}
         self._offered = commands.union(self.shortcuts.values())
 
     def authorize(self, url: str, user: User | str = "ada") -> str:
@@ -229,9 +233,9 @@ class SlackSandbox(Hands):
         """Be a workspace of an organisation (Enterprise Grid), for all of which the app is installed."""
         self._workspace.enterprise_id = enterprise_id
 
-    def add_user(self, name: str, real_name: str | None = None, *, locale: str = "en-US", team: str = "") -> User:
-        """Add a person, who joins `general`; with a `team`, one of another workspace, with which that is shared."""
-        user = self._workspace.add_user(name, real_name or name.title(), locale=locale, team=team)
+    def add_user(self, name: str, real_name: str | None = None, *, locale: str = "en-US", team_id: str = "") -> User:
+        """Add a person, perhaps of another workspace, who joins `general`."""
+        user = self._workspace.add_user(name, real_name or name.title(), locale=locale, team_id=team_id)
         self.people[name] = user
         if "general" in self.channels:
             self.channels["general"].members.add(user.id)
@@ -313,6 +317,14 @@ class SlackSandbox(Hands):
     def changes(self) -> Subscription:
         """All that people see happen from now on; any number of subscribers get all of it."""
         return self._journal.subscribe()
+
+    async def ticked(self) -> None:
+        """Wait until something happens, be it a call."""
+        await self._journal.ticked()
+
+    def budgets(self) -> list[Budget]:
+        """What is left of the rate limits that calls have counted in."""
+        return self._limits.budgets() if self._limits else []
 
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 10) -> T:  # noqa: ASYNC109 (the message)
         """Return what `predicate` gives as soon as it is truthy.

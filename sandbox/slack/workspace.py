@@ -29,7 +29,7 @@ class User:
     real_name: str
     is_bot: bool = False
     locale: str = "en-US"
-    team: str = ""
+    team_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +238,10 @@ class Workspace:
 
     # People and places
 
-    def add_user(self, name: str, real_name: str, *, locale: str = "en-US", team: str = "") -> User:
+    def add_user(self, name: str, real_name: str, *, locale: str = "en-US", team_id: str = "") -> User:
         if self.user_named(name) is not None:
             raise ValueError(f"there is a user named {name} already")
-        user = User(new_id("U"), name, real_name, locale=locale, team=team or self.team_id)
+        user = User(new_id("U"), name, real_name, locale=locale, team_id=team_id)
         self.users[user.id] = user
         return user
 

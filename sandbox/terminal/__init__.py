@@ -6,11 +6,11 @@ from contextlib import aclosing
 from io import TextIOWrapper
 
 from sandbox.discord import DiscordSandbox
+from sandbox.seats.discord import DiscordPlatform
+from sandbox.seats.slack import SlackPlatform
 from sandbox.slack import SlackSandbox
 from sandbox.terminal.app import Terminal
-from sandbox.terminal.discord import DiscordPlatform
 from sandbox.terminal.lines import read_lines, run_lines
-from sandbox.terminal.slack import SlackPlatform
 
 __all__ = ["run_terminal"]
 

@@ -13,11 +13,11 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Footer, Input, ListView, OptionList, Static
 from textual.widgets.option_list import Option
 
-from sandbox.terminal.desk import Desk
+from sandbox.seats.desk import Desk
+from sandbox.seats.view import Happening, Kind, Message, Person, Place, Platform, RefusedError, Threads, opening
 from sandbox.terminal.desks import Desks
 from sandbox.terminal.rows import Row
 from sandbox.terminal.tab import Tab
-from sandbox.terminal.view import Happening, Kind, Message, Person, Place, Platform, RefusedError, Threads, opening
 
 #: Messages of a place that are on the screen, the newest ones.
 SHOWN = 200

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from sandbox.terminal.desk import Desk
-from sandbox.terminal.view import Platform
+from sandbox.seats.desk import Desk
+from sandbox.seats.view import Platform
 
 HELP = """\
 What you type is said where you are.

@@ -4,7 +4,7 @@ from rich.text import Text
 from textual.message import Message
 from textual.widgets import Static
 
-from sandbox.terminal.desk import Desk
+from sandbox.seats.desk import Desk
 
 
 class Tab(Static):

@@ -65,7 +65,7 @@ _SEVERAL = {"SLACK_CLIENT_ID": "1.2", "SLACK_CLIENT_SECRET": "hidden"}
         ({"AGENT_INSTRUCTION_FILE": "nowhere.md"}, ["AGENT_INSTRUCTION_FILE: nowhere.md cannot be read (No such file"]),
         ({"AGENT_INSTRUCTION_FILE": "/dev/null"}, ["AGENT_INSTRUCTION_FILE: /dev/null is empty"]),
         ({"CATCH_UP_HOURS": "48", "TURNS_KEPT_DAYS": "2"}, ["CATCH_UP_HOURS: it must be less than TURNS_KEPT_DAYS"]),
-        ({"REPLY_BUTTONS": "retry"}, ["REPLY_BUTTONS: Input should be 'regenerate' or 'feedback'"]),
+        ({"REPLY_BUTTONS": "retry"}, ["REPLY_BUTTONS: Input should be 'regenerate', 'feedback' or 'why'"]),
         ({"DYNO": "worker.1"}, ["DATABASE_URL: a dyno's disk does not outlive a restart", "heroku addons:create"]),
     ],
 )

@@ -4,6 +4,7 @@ from typing import Any
 
 from channels import words
 from channels.slack.shortcuts import WHY
+from core.visitors import NOWHERE, Visitor
 from tests.channels.benches import SlackTalk, Talk
 
 
@@ -14,7 +15,8 @@ async def by_button(talk: Talk, user: str = "ada", *, button: str | None = None)
         await talk.press(words.WHY, user=user)
         await talk.sandbox.wait_for(lambda: len(talk.whispers(user)) > before)
         return talk.whispers(user)[-1]
-    told: str = await talk.bot.channel._intake.press(button, author=str(talk.sandbox.people[user].id), locale="en")
+    visitor = Visitor(talk.bot.channel.name, str(talk.sandbox.people[user].id))
+    told: str = await talk.bot.channel._intake.press(button, visitor=visitor, spot=NOWHERE, locale="en")
     return told
 
 

@@ -13,7 +13,8 @@ from channels.slack.streams import Streaming
 from core.errors import StoreError
 from core.inbound import Inbound
 from core.store.schema import turns
-from core.turns import STOP, Turn, Turns
+from core.turn import Turn
+from core.turns import STOP, Turns
 from sandbox.models import Cut, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running

@@ -1,6 +1,6 @@
 import pytest
 
-from channels.commands import COMMANDS, command_in
+from channels.commands import COMMANDS, PRIVATE, command_in
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,5 @@ def test_a_message_that_only_speaks_of_it_is_a_question(text: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_is_understood(name: str) -> None:
-    assert command_in(name) == (name, "")
+    assert command_in(f"/{name}") == (name, "")
+    assert command_in(name) == (None if name in PRIVATE else (name, ""))

@@ -24,14 +24,16 @@ from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
 from core.ledger import Ledger
+from core.prices import Prices
 from core.refusals import Refusals
 from core.sessions.service import SessionService
+from core.spending import Spending
 from core.states import Ended
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import feedback, inbox, sessions
 from core.tokens import TokenCounter
-from core.turns import Turn
+from core.turn import Turn
 from core.visitors import NOWHERE, Visitor
 from core.worker import Worker
 from tests.channels.wiring import BUDGET, MODELS, successor
@@ -80,6 +82,7 @@ class Place:
             Errands(self.database, self.turns._lease),
             Ledger(self.database),
             Refusals(self.database),
+            Spending(self.database, Prices()),
             self.door,
             follow,
         )

@@ -58,6 +58,11 @@ async def test_who_asked_is_told_by_a_button_a_command_and_the_menu_of_a_message
         assert ways == [told] * 4
         assert [message.text for message in talk.replies()] == ["Sun on Monday."]
 
+        # an admin is told it by the button, which tells the door who he is
+        assert await by_button(talk, "grace") == words.WHY_NOT_YOURS
+        talk.bot.desk.door._admins = frozenset({str(talk.sandbox.people["grace"].id)})
+        assert await by_button(talk, "grace") == told
+
         # as a word to the bot it is said how to ask, and without its sign it is a question like any other
         await talk.say("/why")
         await shows(talk, lambda found: found[-1] == words.WHY_PRIVATELY)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from google.adk.tools.base_tool import BaseTool
 
 from channels.answer import Answerer
+from channels.apologies import Apologies
 from channels.attachments import ALLOWANCE, Allowance
 from channels.channel import Channel
 from channels.context import TOKENS, Context
@@ -21,6 +22,7 @@ from core.agent import AgentConfig, make_app, ours
 from core.agents import Agent, Agents
 from core.approvals import ASKER, Approvals
 from core.artifacts import Artifacts
+from core.caps import Caps, Limits
 from core.conversations import Conversations, Follow
 from core.errands import Errands
 from core.errors import StoreError
@@ -32,22 +34,30 @@ from core.lease import Lease
 from core.ledger import Ledger
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints, make_provider
+from core.models.fallbacks import Fallbacks
+from core.models.offers import Offered
 from core.places import Places
+from core.prices import Prices
 from core.rates import BOUNDLESS, Rates
 from core.refusals import Refusals
 from core.runtime import AgentRuntime
 from core.sessions.service import SessionService
+from core.spending import Spending
 from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.worker import Worker
 from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests import tables
 
 #: What may be chosen; and how many tokens of history are sent.
 MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
+
+#: What answers where the model cannot, if there is a script for it.
+STAND_IN = "openai/stand-in"
 
 #: Rules by which everybody may speak.
 OPEN = Rules()
@@ -94,8 +104,12 @@ async def core_of(
     tools: Sequence[BaseTool] = (),
     allowance: Allowance = ALLOWANCE,
     context_tokens: int = TOKENS,
+    agents: Agents = PARLEY,
     door: Door | None = None,
     rates: Rates = BOUNDLESS,
+    limits: Limits = Limits(),  # noqa: B008 - it is frozen
+    admins: Sequence[str] = (),
+    stand_in: Any = None,
 ) -> AsyncIterator[Core]:
     async with AsyncExitStack() as stack:
         server, full_name = MODEL_SERVERS[vendor]
@@ -105,23 +119,40 @@ async def core_of(
         await tables.lay(database)
         provider, name = make_provider(full_name, _endpoints(model.base_url))
         stack.push_async_callback(provider.aclose)
+        others = dict[str, Offered]()
+        if stand_in is not None:
+            other = await stack.enter_async_context(server(stand_in))
+            others[STAND_IN] = Offered(*make_provider(STAND_IN, _endpoints(other.base_url)))
+            stack.push_async_callback(others[STAND_IN].provider.aclose)
+        prices = tmp_path / "prices.toml"
+        prices.write_text(f'"{full_name}" = {{ input = 1000, output = 1000 }}')
+        books = Spending(database, Prices(prices))
+        caps = Caps(database, Prices(prices), books, limits)
         sessions = SessionService(database, TokenCounter(tmp_path), agent="parley")
         app = make_app(
             AgentConfig(name="parley"),
-            model=ModelAdapter(model=name, provider=provider),
+            model=ModelAdapter(
+                model=full_name,
+                provider=provider,
+                offered={full_name: Offered(provider, name)},
+                fallbacks=Fallbacks(others),
+            ),
             tools=tools,
             plugins=ours(Journal(database)),
         )
         runtime = AgentRuntime(app, sessions, artifacts=Artifacts(database))
         stack.push_async_callback(runtime.aclose)
-        turns, channels, door = await successor(database), dict[str, Channel](), door or Door()
+        turns, channels, door = await successor(database, agents), dict[str, Channel](), door or Door()
 
         async def answer(turn: Turn) -> None:
-            await answerer.answer(turn)
+            async with caps.over(turn.meter):
+                await answerer.answer(turn)
 
         worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name, rates=rates)
-        conversations = Conversations(database, turns, worker, app=app.name, models=MODELS, budget=BUDGET)
+        conversations = Conversations(
+            database, turns, worker, app=app.name, models=MODELS, budget=BUDGET, agents=agents
+        )
         approvals = Approvals(database, turns, worker, approvers=approvers, pauses=(0.01, 0.01))
         context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
         answerer = Answerer(
@@ -132,6 +163,7 @@ async def core_of(
             context,
             approvals=approvals,
             door=door,
+            apologies=Apologies(books, admins),
             time_limit=time_limit,
             most_messages=most_messages,
             allowance=allowance,
@@ -146,6 +178,7 @@ async def core_of(
             Errands(database, turns._lease),
             Ledger(database),
             Refusals(database),
+            books,
             door,
             follow,
         )

@@ -16,7 +16,8 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.statement import Statement
 from core.tokens import TokenCounter
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.worker import Worker
 from tests import tables
 from tests.conversation import converse

@@ -17,7 +17,8 @@ from core.sessions.service import SessionService
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
-from core.turns import STOP, Turn, Turns
+from core.turn import Turn
+from core.turns import STOP, Turns
 from core.waiting import Again
 from core.worker import Worker
 from tests.core.conftest import Faulty, done, never, worker_on

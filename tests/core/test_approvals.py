@@ -16,7 +16,8 @@ from core.pruning import Pruning
 from core.store.schema import approvals as table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.visitors import EVERYONE, Person
 from core.worker import Worker
 from tests.core.conftest import Faulty, never, worker_on

@@ -7,7 +7,8 @@ from core.background import background
 from core.inbox import Inbox
 from core.store.database import Database
 from core.store.schema import messages
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from tests.core.conftest import done
 from tests.inbounds import inbound
 

@@ -18,7 +18,8 @@ from core.store.schema import blobs
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
-from core.turns import STOP, WITHDRAWN, Turn, Turns
+from core.turn import Turn
+from core.turns import STOP, WITHDRAWN, Turns
 from tests.core.conftest import Faulty, done, worker_on
 from tests.core.sessions.speech import replied, said, texts
 from tests.inbounds import inbound

@@ -18,17 +18,20 @@ from core.compaction import Compaction
 from core.frames import OPEN
 from core.inbox import Inbox
 from core.journal import Journal
+from core.lease import Lease
 from core.models.adapter import ModelAdapter
 from core.models.openai import OpenAIProvider
 from core.runtime import AgentRuntime
 from core.sessions.history import TURNS
+from core.sessions.reopening import reopen
 from core.sessions.service import SessionService, StoredSession
 from core.sessions.spoken import Spoken
 from core.store.schema import messages, sessions
 from core.store.schema import turns as turns_table
 from core.summarizer import Summarizer
 from core.tokens import TokenCounter
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from sandbox.models import Asked, Fail, Finish, Say, ScriptedOpenAI
 from sandbox.models import Turn as Script
 from tests.core.conftest import Faulty
@@ -240,3 +243,49 @@ async def test_it_is_given_up_when_a_new_turn_comes_and_done_when_that_has_ended
     (found,) = await talk.summaries()
     text = found.content
     assert FACTS[1] in text
+
+
+async def test_of_several_workers_one_folds_and_what_a_dead_one_had_begun_is_anybodys(talk: Talk) -> None:
+    await talk.ask(FACTS[1])
+    for number in range(TURNS - 4):
+        await talk.chat(f"q{number}", offers=False)
+    assert talk.last is not None
+    own = talk.compaction
+    if talk.database.is_sqlite:  # where there is one process
+        own.offer(talk.last)
+        await own.idle()
+    else:
+        lease = Lease(talk.database, seconds=30)
+        await lease.take()
+        other = Compaction(talk.database, Turns(talk.database, lease), lease, own._summarizer, budget=4_000, rest=0.0)
+        for one in (own, other):
+            one.offer(talk.last)
+        await asyncio.gather(own.idle(), other.idle())
+    assert len(talk.sums) == len(await talk.summaries()) == 1
+
+    for number in range(TURNS - 8):
+        await talk.chat(f"more {number}", offers=False)
+    async with talk.database.write() as connection:
+        await connection.execute(sa.update(sessions).values(folder="a worker that is gone"))
+    own.offer(talk.last)
+    await own.idle()
+    assert len(talk.sums) == 2
+    (found,) = await talk.summaries()
+    assert FACTS[1] in found.content
+
+
+async def test_what_is_tried_again_is_read_though_a_summary_tells_of_it(talk: Talk) -> None:
+    talk.script = lambda asked: notes(asked) if "You keep the memory" in asked.system else "Noted."
+    await talk.ask("an old question")
+    assert talk.last is not None
+    old = talk.last
+    for number in range(TURNS):
+        await talk.chat(f"q{number}")
+    assert len(await talk.summaries()) == 1
+    assert "an old question" not in await talk.reads()
+    async with talk.database.write() as connection:
+        await connection.execute(sa.update(turns_table).values(state="failed"))
+        await reopen(connection, SESSION, old.origin)
+    read = await talk.reads()
+    assert read[0].startswith(OPEN)
+    assert read[-1] == "an old question"

@@ -23,7 +23,8 @@ from core.store.schema import feedback as feedback_table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
-from core.turns import RESET, STOP, Turn, Turns
+from core.turn import Turn
+from core.turns import RESET, STOP, Turns
 from core.worker import Worker
 from tests.core.conftest import Faulty, done, never, worker_on
 from tests.core.sessions.speech import answered, called, replied, said

@@ -27,7 +27,8 @@ from core.store.schema import turns as turns_table
 from core.store.statement import Statement
 from core.tokens import TokenCounter
 from core.tools import Tool, adapt
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from tests.conversation import ScriptedProvider, adapter
 from tests.core.conftest import Faulty, with_tables, worker_on
 from tests.core.sessions.speech import answer_ids, answered, call_ids, called, replied, said, texts

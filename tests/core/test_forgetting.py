@@ -22,7 +22,7 @@ from core.sessions.record import columns, to_row
 from core.sessions.service import SessionService, StoredSession
 from core.sessions.spoken import Spoken
 from core.sessions.summaries import summary
-from core.store.schema import approvals, messages, metadata, sessions, state, tool_calls
+from core.store.schema import approvals, memories, messages, metadata, sessions, state, tool_calls
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
@@ -70,6 +70,14 @@ class Office:
             answered(call, name="look", response=answer),
             replied(f"{name}, you said {words}."),
         ]
+        of_place = {
+            "app": "app",
+            "user_id": said.place,
+            "session": session,
+            "author": "user",
+            "created_at": time.time(),
+        }
+        recalled = [{**of_place, "key": event.id, "content": f"{name}: {words}"} for event in events]
         for event in events:
             await self.service.append_event(loaded, event.model_copy(update={"invocation_id": turn.id}))
         made = Artifacts(self.database, run=turn.id)
@@ -78,6 +86,7 @@ class Office:
             app_name="app", user_id=said.place, session_id=session, filename=f"{words}.txt", artifact=saved
         )
         async with self.database.write() as connection:
+            await connection.execute(sa.insert(memories), recalled)
             journal = {"session": session, "run": turn.id, "id": call, "tool": "look", "hash": "h", "state": "ended"}
             told = {"arguments": {"for": words}, "result": answer, "begun_at": time.time()}
             await connection.execute(sa.insert(tool_calls).values(**journal, **told))
@@ -178,6 +187,9 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
     await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
     await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around)
     await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
+    async with database.write() as connection:
+        told = {"person": "slack:U0ZOFIA", "kind": "door", "until": 1.0}
+        await connection.execute(sa.insert(metadata.tables["refusals"]).values(told))
     survey = await Forgetting(database).forget(Wish(person="U0ZOFIA"))
     assert (survey.whole, survey.parts) == ((ALONE,), (SHARED,))
     assert await office.holds(*WORDS) == []
@@ -254,5 +266,6 @@ async def _age(connection: Any, *, days: float) -> None:
         (inbox_table, "accepted_at"),
         (sessions, "updated_at"),
         (metadata.tables["artifacts"], "created_at"),
+        (memories, "created_at"),
     ):
         await connection.execute(sa.update(table).values({name: time.time() - days * DAY}))

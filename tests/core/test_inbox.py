@@ -17,7 +17,8 @@ from core.sessions.service import ensure_session
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import turns as turns_table
-from core.turns import RESET, Turn, Turns
+from core.turn import Turn
+from core.turns import RESET, Turns
 from tests.core.conftest import Faulty, done
 from tests.inbounds import inbound
 

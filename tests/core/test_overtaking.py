@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from core.inbox import Accepted, Inbox
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
-from core.turns import ANEW, RESET, Turn, Turns
+from core.turn import Turn
+from core.turns import ANEW, RESET, Turns
 from tests.core.conftest import Faulty, done
 from tests.core.test_approvals import approvals_of
 from tests.inbounds import inbound

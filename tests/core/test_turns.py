@@ -17,7 +17,8 @@ from core.store.database import Database
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.store.schema import workers
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from core.waiting import MESSAGES
 from tests.core.conftest import Faulty, done, worker_on
 from tests.inbounds import inbound

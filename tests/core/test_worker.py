@@ -10,7 +10,8 @@ from core import worker
 from core.inbox import Inbox
 from core.sessions.service import SessionService
 from core.tokens import TokenCounter
-from core.turns import ANEW, LOST, RESET, SHUTDOWN, STOP, Turn, Turns
+from core.turn import Turn
+from core.turns import ANEW, LOST, RESET, SHUTDOWN, STOP, Turns
 from core.worker import Worker
 from tests import tables
 from tests.core.conftest import Faulty, worker_on

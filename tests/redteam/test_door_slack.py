@@ -110,7 +110,7 @@ async def test_a_modal_that_was_opened_before_somebody_was_blocked_asks_nothing(
 async def test_people_from_outside_and_other_bots_are_nobody_until_they_are_named(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    slack.add_user("eve", team="T0OUTSIDE")
+    slack.add_user("eve", team_id="T0OUTSIDE")
     async with running(slack, tmp_path, echo) as bot:
         message = await bot.ask("eve", "general", "hello")
         await slack.bot_says("robot", "general", f"{bot.mention} hello")

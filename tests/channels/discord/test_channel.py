@@ -13,7 +13,8 @@ from channels.discord.gateway import Connection
 from core.errors import StoreError
 from core.inbox import Accepted, Inbox
 from core.rates import Limited
-from core.turns import Turn, Turns
+from core.turn import Turn
+from core.turns import Turns
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import (

@@ -334,7 +334,7 @@ async def test_where_the_app_is_installed_for_a_whole_organisation_people_of_its
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     slack.be_of("E0ORG")
-    slack.add_user("noor", team="T0OTHER")
+    slack.add_user("noor", team_id="T0OTHER")
     async with running(slack, tmp_path, echo) as bot:
         heard = await bot.ask("noor", "general", "one")
         await bot.at_rest(1)

@@ -10,9 +10,10 @@ from google.adk.apps import App
 
 from core.agent import DEFAULT_NAME, AgentConfig, make_app
 from core.errors import SettingsError
-from core.models.adapter import ModelAdapter, Offered
+from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints
 from core.models.choice import Choice, ChoicePlugin
+from core.models.offers import Offered
 from core.models.provider import Done, Text, Thought
 from tests.conversation import Converse, ScriptedProvider, adapter
 

@@ -9,10 +9,10 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from sandbox.discord import DiscordSandbox
+from sandbox.seats.discord import DiscordPlatform
+from sandbox.seats.slack import SlackPlatform
 from sandbox.slack import Message, SlackSandbox
 from sandbox.terminal.app import Terminal
-from sandbox.terminal.discord import DiscordPlatform
-from sandbox.terminal.slack import SlackPlatform
 from tests.sandbox.terminal.conftest import Bot, DiscordBot
 
 Screen = Pilot[None]

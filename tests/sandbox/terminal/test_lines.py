@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from sandbox.discord import DiscordSandbox
+from sandbox.seats.discord import DiscordPlatform
+from sandbox.seats.slack import SlackPlatform
+from sandbox.seats.view import Platform
 from sandbox.slack import SlackSandbox
 from sandbox.terminal import run_terminal
-from sandbox.terminal.discord import DiscordPlatform
 from sandbox.terminal.lines import read_lines, run_lines
 from sandbox.terminal.replies import Pace
-from sandbox.terminal.slack import SlackPlatform
-from sandbox.terminal.view import Platform
 from tests.sandbox.terminal.conftest import Bot, DiscordBot
 
 QUICK = Pace(quiet=0.1, longest_quiet=0.2, patience=2, limit=10)

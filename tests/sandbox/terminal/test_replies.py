@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
+from sandbox.seats.view import Happening, Kind, Message
 from sandbox.terminal.replies import Pace, Replies
-from sandbox.terminal.view import Happening, Kind, Message
 
 QUICK = Pace(quiet=0.05, longest_quiet=0.2, patience=0.3, limit=5)
 

@@ -183,7 +183,8 @@ def upgrade() -> None:
         sa.Column("cancel", sa.Text(), nullable=True),
         sa.Column("text", sa.Text(), nullable=True),
         sa.Column("chunks", sa.JSON(), nullable=False),
-        sa.Column("usage", sa.JSON(), nullable=True),
+        sa.Column("usage", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("cost", sa.BigInteger(), nullable=True),
         sa.Column("receipt", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
@@ -200,6 +201,42 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_turns_session"), "turns", ["session"], unique=False)
     op.create_index("ix_turns_finished_at", "turns", ["finished_at"], unique=False)
+    op.create_index(
+        "ix_turns_uncounted",
+        "turns",
+        ["finished_at"],
+        unique=False,
+        sqlite_where=sa.text("finished_at IS NOT NULL AND cost IS NULL"),
+        postgresql_where=sa.text("finished_at IS NOT NULL AND cost IS NULL"),
+    )
+    op.create_table(
+        "spending",
+        sa.Column("day", sa.Text(), nullable=False),
+        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("place", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), server_default="", nullable=False),
+        sa.Column("calls", sa.BigInteger(), nullable=False),
+        sa.Column("input", sa.BigInteger(), nullable=False),
+        sa.Column("output", sa.BigInteger(), nullable=False),
+        sa.Column("cached", sa.BigInteger(), nullable=False),
+        sa.Column("unpriced", sa.BigInteger(), nullable=False),
+        sa.Column("cost", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("day", "person", "place", "model", name=op.f("pk_spending")),
+    )
+    op.create_index("ix_spending_person", "spending", ["person", "day"], unique=False)
+    op.create_index("ix_spending_place", "spending", ["place", "day"], unique=False)
+    op.create_table(
+        "reservations",
+        sa.Column("turn", sa.Text(), nullable=False),
+        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("place", sa.Text(), nullable=False),
+        sa.Column("day", sa.Text(), nullable=False),
+        sa.Column("cost", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("turn", "person", "model", name=op.f("pk_reservations")),
+    )
+    op.create_index(op.f("ix_reservations_day"), "reservations", ["day"], unique=False)
     op.create_table(
         "feedback",
         sa.Column("turn", sa.Text(), nullable=False),

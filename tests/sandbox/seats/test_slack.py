@@ -2,10 +2,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from sandbox.seats.desk import Desk
+from sandbox.seats.slack import SlackPlatform
+from sandbox.seats.view import Message, Person, Place
 from sandbox.slack import SlackSandbox
-from sandbox.terminal.desk import Desk
-from sandbox.terminal.slack import SlackPlatform
-from sandbox.terminal.view import Message, Person, Place
 from tests.sandbox.terminal.conftest import Bot
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from sandbox.terminal.options import options_of
+from sandbox.seats.options import options_of
 
 ASK = {
     "name": "ask",

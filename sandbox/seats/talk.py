@@ -1,11 +1,11 @@
-"""What all platforms' talk has in common, as the terminal sees it."""
+"""What all platforms' talk has in common, as people see it."""
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Protocol, TypeVar
 
-from sandbox.terminal.view import Happening, Kind, Message, Place, RefusedError
+from sandbox.seats.view import Happening, Kind, Message, Place, RefusedError
 from sandbox.watch import Subscription
 
 _KINDS = {

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sandbox.terminal.markdown import from_discord
+from sandbox.seats.markdown import from_discord
 
 NAMES = {"1": "ada", "2": "general"}
 

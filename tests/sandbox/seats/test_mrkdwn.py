@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sandbox.terminal.mrkdwn import from_blocks, from_markdown, from_mrkdwn
+from sandbox.seats.mrkdwn import from_blocks, from_markdown, from_mrkdwn
 
 NAMES = {"@U1": "@ada", "#C1": "#general", "!here": "@here"}
 

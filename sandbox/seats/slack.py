@@ -1,21 +1,21 @@
-"""The Slack sandbox as the terminal sees it."""
+"""The Slack sandbox as its people see it."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from html import escape
 
 from rich.emoji import Emoji
 
+from sandbox.seats import mrkdwn, talk
+from sandbox.seats.view import NOTHING, Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
 from sandbox.slack import Content, File, SlackSandbox, Task
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack.workspace import new_id
-from sandbox.terminal import mrkdwn, talk
-from sandbox.terminal.view import NOTHING, Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
 
 #: Seconds within which a bot that asks for something does so.
 MODAL_WITHIN = 1.0
 
 #: What Slack's own button to stop an agent is pressed by.
-_STOP = "stop the agent"
+STOP = "stop the agent"
 
 #: What Slack's icons say of a task that is not under way.
 _SIGNS = {"complete": "✓ ", "error": "✗ "}
@@ -87,7 +87,7 @@ class SlackPlatform:
 
     async def press(self, person: Person, message: Message, button: str) -> None:
         with talk.refusals():
-            if button == _STOP:
+            if button == STOP:
                 await self._slack.stop(person.id, self._found(message))
             elif not await self._slack.press(person.id, self._found(message), button):
                 raise RefusedError(f"{self.bot} has not heard it.")
@@ -133,7 +133,7 @@ class SlackPlatform:
         """What can be pressed at a message, Slack's own button to stop an agent included."""
         session = self._slack.session(message)
         is_own = message.bot_id == self._slack.bot_id and message.stream is not None and message.stream.is_live
-        stop = {"Stop": _STOP} if is_own and session is not None and session.status == "processing" else {}
+        stop = {"Stop": STOP} if is_own and session is not None and session.status == "processing" else {}
         return {**stop, **message.buttons}
 
     def _seen(self, place: Place, person: Person) -> list[Message]:

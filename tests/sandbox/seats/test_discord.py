@@ -6,9 +6,9 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from sandbox.terminal.desk import Desk
-from sandbox.terminal.discord import DiscordPlatform
-from sandbox.terminal.view import Kind, Message, Place
+from sandbox.seats.desk import Desk
+from sandbox.seats.discord import DiscordPlatform
+from sandbox.seats.view import Kind, Message, Place
 from tests.sandbox.terminal.conftest import DiscordBot
 
 

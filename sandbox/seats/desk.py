@@ -1,11 +1,11 @@
-"""Where a person sits at the terminal: who speaks on a platform, where, and what an entered line does there."""
+"""Where a person sits: who speaks on a platform, where, and what an entered line does there."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from sandbox.terminal.view import Happening, Kind, Message, Person, Place, Platform, RefusedError, Threads, opening
+from sandbox.seats.view import Happening, Kind, Message, Person, Place, Platform, RefusedError, Threads, opening
 
 
 class Desk:

@@ -1,4 +1,4 @@
-"""What a person at the terminal sees of a platform, and does there; the same for every platform."""
+"""What a person sees of a platform, and does there; the same for every platform."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The Discord sandbox as the terminal sees it.
+"""The Discord sandbox as its people see it.
 
 A thread of Discord's is a channel of its own, which has the id of the message that it was begun from; a post in a forum
 has the id of its own first message. Here both are threads of the place that they belong to.
@@ -11,9 +11,9 @@ from sandbox.discord import Message as DiscordMessage
 from sandbox.discord.commands import MESSAGE
 from sandbox.discord.guild import THREAD_STARTER, Content
 from sandbox.discord.mentions import shown
-from sandbox.terminal import markdown, talk
-from sandbox.terminal.options import options_of
-from sandbox.terminal.view import NOTHING, Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
+from sandbox.seats import markdown, talk
+from sandbox.seats.options import options_of
+from sandbox.seats.view import NOTHING, Happening, Message, Person, Place, Reaction, RefusedError, Threads, opening
 
 #: Characters that the name of a thread may have.
 NAME = 100

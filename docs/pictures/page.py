@@ -1,0 +1,174 @@
+"""Takes the pictures of the sandbox's page: the real page in a real browser, the real bot, and a scripted model."""
+
+import asyncio
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from playwright.async_api import Page, async_playwright, expect
+
+from bot import sandbox
+from bot.settings import load
+from docs.pictures.stage import ROOT, lay
+from sandbox.models import Asked, Call, Pause, Say, ScriptedOpenAI, Turn
+
+HERE = Path(__file__).parent
+
+#: Milliseconds for anything that is to be seen.
+PATIENCE = 60_000
+
+TOOLS = """
+from core.tools import Tool
+
+
+async def _rolled_back(arguments):
+    return {"version": arguments["version"], "state": "live"}
+
+
+what = {"type": "object", "properties": {"version": {"type": "string"}}, "required": ["version"]}
+rollback = Tool(
+    name="rollback", description="Go back to a version.", handler=_rolled_back, parameters=what, confirm=True
+)
+"""
+
+UNDO = """\
+Move the branch back by one commit and leave the files as they are:
+
+```sh
+git reset --soft HEAD~1
+```
+
+- The changes stay **staged**, ready for the next commit.
+- If the commit is pushed already, use `git revert HEAD`."""
+
+COMPARE = """\
+Three ways to store them:
+
+| Way | Reads | Writes |
+| --- | --- | --- |
+| A list | slow | fast |
+| A hash map | fast | fast |
+| A tree | fast | sorted |
+
+```python
+seen = {word: len(word) for word in words}
+```
+
+Take the **hash map**, unless you need them in order."""
+
+
+async def main() -> None:
+    """Remake `page*.png`."""
+    go_on, told = asyncio.Event(), list[str]()
+
+    def answer(asked: Asked) -> Turn:
+        if "commit" in asked.text:
+            return [Say(UNDO)]
+        if "store" in asked.text:
+            return [Say(COMPARE[:120]), Pause(go_on), Say(COMPARE[120:])]
+        if asked.results:
+            return "Done: version 41 is live again."
+        if "broken" in asked.text:
+            back = Call("rollback", {"version": "41"}, id="c1")
+            return [Say("The errors began with version 42. I can go back to 41."), back]
+        told.append(asked.text)
+        rest = Say("did not know of the new column. It will happen never again.")
+        return [Say("It began with a migration: version 42 "), *([Pause(3600)] if len(told) == 1 else []), rest]
+
+    async with _sandbox(answer) as address, async_playwright() as playwright:
+        path = shutil.which("chromium") or shutil.which("google-chrome")
+        flags = ["--headless", "--no-sandbox", "--disable-gpu"]
+        browser = await playwright.chromium.launch(executable_path=path, args=flags)
+        page = await browser.new_page(viewport={"width": 1440, "height": 820}, device_scale_factor=1)
+        page.set_default_timeout(PATIENCE)
+        expect.set_options(timeout=PATIENCE)
+        await page.goto(address)
+        await page.wait_for_selector(".slack .state.on")
+        await page.wait_for_selector(".discord .state.on")
+
+        await _say(page, "slack", "How do I undo my last commit, but keep the changes?")
+        await expect(page.locator("#slack .messages")).to_contain_text("git revert")
+        await page.locator("#discord .place", has_text="general").click()
+        await _say(page, "discord", "@parley how should I store a million words?")
+        await expect(page.locator("#discord .messages")).to_contain_text("Three ways")
+        await page.locator(".inspector .turn summary").first.click()
+        await page.locator(".inspector .ask summary").first.click()
+        await expect(page.locator(".inspector .entry").first).to_be_visible()
+        await _take(page, "page-growing")
+        go_on.set()
+        await expect(page.locator("#discord .messages")).to_contain_text("hash map")
+        await expect(page.locator(".inspector .turn.running")).to_have_count(0)
+        await page.emulate_media(color_scheme="dark")
+        await _take(page, "page")
+        await _troubles(page)
+        await browser.close()
+
+
+async def _troubles(page: Page) -> None:
+    """What asks first, a bot that is killed, and a phone."""
+    await page.emulate_media(color_scheme="light")
+    await page.locator("#slack .place", has_text="general").click()
+    await _say(page, "slack", "@parley the shop is broken, what now?")
+    await expect(page.locator("#slack .messages")).to_contain_text("rollback")
+    await page.locator("#slack .replies .open").click()
+    await page.click("#tab-calls")
+    await _take(page, "page-approval")
+    await page.locator("#slack .button", has_text="Approve").click()
+    await expect(page.locator("#slack .messages")).to_contain_text("41 is live")
+
+    await page.click("#tab-faults")
+    await _say(page, "slack", "Tell me how it came about.")
+    await expect(page.locator("#slack .messages")).to_contain_text("It began")
+    await page.get_by_role("button", name="Kill the bot").click()
+    await page.wait_for_selector(".slack .state.off")
+    await _take(page, "page-fault")
+    await expect(page.locator("#slack .messages")).to_contain_text("never again.")
+
+    await page.set_viewport_size({"width": 390, "height": 780})
+    await page.locator("#tabs .tab", has_text="Discord").click()
+    await _take(page, "page-phone")
+
+
+async def _say(page: Page, on: str, text: str) -> None:
+    await page.fill(f"#{on}-line", text)
+    await page.press(f"#{on}-line", "Enter")
+
+
+async def _take(page: Page, name: str) -> None:
+    await page.mouse.move(0, 0)
+    await page.wait_for_timeout(400)  # what moves has come to rest
+    await page.screenshot(path=HERE / f"{name}.png", animations="disabled")
+
+
+@asynccontextmanager
+async def _sandbox(answer: Callable[[Asked], Turn]) -> AsyncIterator[str]:
+    """The sandbox in a folder of its own, with that model; the address of its page."""
+    stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    def say(line: str) -> None:
+        if found := re.search(r"http://\S+", line):
+            address.set_result(found[0])
+
+    async with ScriptedOpenAI(answer) as model:
+        with tempfile.TemporaryDirectory() as folder:
+            lay(Path(folder), {"shop.py": TOOLS})
+            settings = {
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
+                "MODEL": "openai/scripted",
+                "OPENAI_BASE_URL": model.base_url,
+                "TOOLS": "shop:rollback",
+                "DATA_DIR": folder,
+            }
+            with patch.dict(os.environ, settings, clear=True):
+                running = asyncio.create_task(sandbox.run(load(), stop, terminal=False, port=0, say=say))
+                try:
+                    yield await asyncio.wait_for(address, 60)
+                finally:
+                    stop.set()
+                    await running

@@ -1,0 +1,14 @@
+"""What is left of a rate limit."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many `calls` of a window of `seconds` are left; `again` is in how many (real) seconds there are more."""
+
+    name: str
+    left: int
+    calls: int
+    seconds: float
+    again: float

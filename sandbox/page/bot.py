@@ -1,0 +1,34 @@
+"""The bot, as the page knows it: a process that it can have killed and started again."""
+
+from typing import Literal, Protocol
+
+State = Literal["starting", "running", "ended"]
+
+
+class Bot(Protocol):
+    """The one that is connected to the sandboxes.
+
+    Attributes:
+        state: what its process does.
+        told: why it has ended by itself, in its own words.
+        model: the one that it asks, by its full name.
+        models: what may be chosen in its place.
+        agent: which agent it is, if one was brought along.
+        notices: what a newcomer is to know.
+    """
+
+    state: State
+    told: str
+    model: str
+    models: list[str]
+    agent: str
+    notices: list[str]
+
+    async def kill(self) -> None:
+        """Kill it, as an accident would; it is started again."""
+
+    async def restart(self, model: str = "") -> None:
+        """Let it end in good order, and start it again, perhaps with another model."""
+
+    async def ticked(self) -> None:
+        """Wait until one of these changes."""

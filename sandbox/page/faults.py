@@ -1,0 +1,91 @@
+"""The switches by which something goes wrong."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.discord import DiscordSandbox
+from sandbox.slack import SlackSandbox
+
+#: Seconds of a `Retry-After`, and those that a slow platform takes for each call.
+RETRY_AFTER, SLOW = 4, 1.0
+
+_SLACK_EDITS = ("chat.update", "chat.appendStream")
+_SLACK_POSTS = ("chat.postMessage", "chat.startStream")
+_DISCORD_EDIT = "PATCH /channels/{channel}/messages/{message}"
+_DISCORD_POST = "POST /channels/{channel}/messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Attributes:
+    platform: `slack` or `discord`.
+    about: what happens, for who wonders.
+    act: makes it happen.
+    """
+
+    name: str
+    platform: str
+    label: str
+    about: str
+    act: Callable[[], Awaitable[None]]
+
+
+class Switches:
+    def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
+        self._slack = slack
+        self._discord = discord
+        retry = f"The next edit gets a 429, with Retry-After: {RETRY_AFTER}"
+        lost = "The next post takes effect, and its answer never arrives"
+        drop = "Every connection is cut without a word; the client connects anew"
+        slow = f"Each call takes {SLOW:g} s there and back, until it is switched off"
+        self._all = [
+            Switch("limit", "slack", "429", retry, self._limit_slack),
+            Switch("lose", "slack", "Lose a reply", lost, self._lose_slack),
+            Switch("drop", "slack", "Drop the socket", drop, slack.drop_sockets),
+            Switch("slow", "slack", "Slow", slow, self._slow_slack),
+            Switch("limit", "discord", "429", retry, self._limit_discord),
+            Switch("lose", "discord", "Lose a reply", lost, self._lose_discord),
+            Switch("drop", "discord", "Drop the socket", drop, discord.drop_sockets),
+            Switch("slow", "discord", "Slow", slow, self._slow_discord),
+        ]
+
+    async def flip(self, platform: str, name: str) -> None:
+        """Raises ValueError: there is no such switch."""
+        switch = next((one for one in self._all if (one.platform, one.name) == (platform, name)), None)
+        if switch is None:
+            raise ValueError(f"there is no switch {name} for {platform}")
+        await switch.act()
+
+    def view(self) -> list[Mapping[str, Any]]:
+        """The switches, each with whether it is on or waits for its call."""
+        return [
+            {"name": s.name, "on": s.platform, "label": s.label, "about": s.about, "active": self._is_on(s)}
+            for s in self._all
+        ]
+
+    def _is_on(self, switch: Switch) -> bool:
+        faults = self._slack.faults if switch.platform == "slack" else self._discord.faults
+        kind = {"limit": "rate_limit", "lose": "lose_reply"}.get(switch.name)
+        waits = any(kind in kinds for kinds in faults.pending.values())
+        return faults.latency > 0 if switch.name == "slow" else waits
+
+    async def _limit_slack(self) -> None:
+        for method in _SLACK_EDITS:
+            self._slack.faults.rate_limit(method, RETRY_AFTER)
+
+    async def _lose_slack(self) -> None:
+        for method in _SLACK_POSTS:
+            self._slack.faults.lose_reply(method)
+
+    async def _slow_slack(self) -> None:
+        self._slack.faults.slow(0 if self._slack.faults.latency else SLOW)
+
+    async def _limit_discord(self) -> None:
+        self._discord.faults.rate_limit(_DISCORD_EDIT, RETRY_AFTER)
+
+    async def _lose_discord(self) -> None:
+        self._discord.faults.lose_reply(_DISCORD_POST)
+
+    async def _slow_discord(self) -> None:
+        self._discord.faults.slow(0 if self._discord.faults.latency else SLOW)

@@ -1,0 +1,198 @@
+"""Markdown as HTML, as Discord shows it, and as Slack shows what it is given as Markdown.
+
+Whatever a message holds is somebody's words: nothing of it reaches the page but as text, or as one of the elements that
+are made here. Discord: support.discord.com, "Markdown Text 101". Slack: docs.slack.dev, "Markdown block".
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from html import escape
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+from rich.emoji import Emoji
+
+#: Turns the inside of `<...>` into HTML that is safe, or into nothing if it means nothing.
+Angle = Callable[[str], str]
+
+#: The one kind of address that the page lets a message lead to.
+_ADDRESS = re.compile(r"(?:https?://|mailto:)[^\s]+", re.IGNORECASE)
+_ANGLE = re.compile(r"<([^<>\n]+)>")
+_BARE = re.compile(r"https?://[^\s<>\"'`]*[^\s<>\"'`.,:;!?)\]}*_~|]")
+_EMOJI = re.compile(r":[a-z0-9_+-]+:")
+_SPOILER = re.compile(r"\|\|(.+?)\|\|", re.DOTALL)
+_SUBTEXT = re.compile(r"-# (?=\S)")
+_WORDS = re.compile(r"[^\n!#$%&*+\-:<=>@\[\\\]^_`{|}~]+")
+_FORMATTER = HtmlFormatter(nowrap=True, classprefix="hl-")
+
+
+def link(address: str, label: str = "") -> str:
+    """A link to another page; what is no address of the web is only its letters."""
+    shown = escape(label or address)
+    if not _ADDRESS.fullmatch(address):
+        return shown
+    return f'<a href="{escape(address)}" target="_blank" rel="noopener noreferrer nofollow">{shown}</a>'
+
+
+def mention(shown: str) -> str:
+    """A name that is called."""
+    return f'<span class="mention">{escape(shown)}</span>'
+
+
+def code(text: str, language: str = "") -> str:
+    """A block of code, in the colours of its language where it has one."""
+    try:
+        shown = highlight(text, get_lexer_by_name(language), _FORMATTER) if language else escape(text)
+    except ClassNotFound:
+        shown = escape(text)
+    name = f' data-language="{escape(language)}"' if language else ""
+    return f'<pre tabindex="0"{name}><code>{shown.rstrip()}</code></pre>'
+
+
+def of_discord(text: str, names: Mapping[str, str]) -> str:
+    """What Discord shows for `text`; `names` are those of users, channels and roles, by their ids."""
+    # `>>>` quotes all that follows; `>` needs its space, and is of its own line.
+    text = re.sub(r"(?ms)^>>> (.*)", lambda found: re.sub("(?m)^", "> ", found[1]), text)
+    text = re.sub(r"(?m)^(?=>(?! ))", "\\\\", text)
+    text = re.sub(r"(?m)^(> .*\n)(?!>|\n|\Z)", r"\1\n", text)
+    return str(_DISCORD.render(text, {"angle": lambda inner: _discord_angle(inner, names)}))
+
+
+def of_slack(text: str, angle: Angle) -> str:
+    """What Slack shows for Markdown."""
+    return str(_SLACK.render(text, {"angle": angle}))
+
+
+def _discord_angle(inner: str, names: Mapping[str, str]) -> str:
+    if found := re.fullmatch(r"(@[!&]?|#)(\d+)", inner):
+        return mention(f"{found[1][0]}{names.get(found[2], found[2])}")
+    if found := re.fullmatch(r"a?(:\w+:)\d+", inner):
+        return escape(found[1])
+    if found := re.fullmatch(r"(/[^:]+):\d+", inner):
+        return mention(found[1])
+    if found := re.fullmatch(r"t:(-?\d{1,11})(?::\w)?", inner):
+        return f"<time>{datetime.fromtimestamp(int(found[1])).astimezone():%Y-%m-%d %H:%M}</time>"
+    return link(inner) if re.match("https?://", inner) else ""
+
+
+def _angles(state: StateInline, silent: bool) -> bool:
+    """The rule for `<...>`: a mention, a link, or letters."""
+    found = _ANGLE.match(state.src, state.pos)
+    html = state.env["angle"](found[1]) if found else ""
+    if not html or found is None:
+        return False
+    if not silent:
+        state.push("raw", "", 0).content = html
+    state.pos = found.end()
+    return True
+
+
+def _spoilers(state: StateInline, silent: bool) -> bool:
+    """Discord: `||...||`."""
+    found = _SPOILER.match(state.src, state.pos)
+    if found is None:
+        return False
+    if not silent:
+        state.push("raw", "", 0).content = '<span class="spoiler" tabindex="0" role="button" aria-label="Spoiler">'
+        pos, end = state.pos, state.posMax
+        state.pos, state.posMax = pos + 2, found.end() - 2
+        state.md.inline.tokenize(state)
+        state.pos, state.posMax = pos, end
+        state.push("raw", "", 0).content = "</span>"
+    state.pos = found.end()
+    return True
+
+
+def _words(state: StateInline, silent: bool) -> bool:
+    """The rule for plain text, which ends where another rule may begin: at a bar as well."""
+    found = _WORDS.match(state.src, state.pos, state.posMax)
+    if found is None:
+        return False
+    if not silent:
+        state.pending += found[0]
+    state.pos = found.end()
+    return True
+
+
+def _raw(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+    """What a rule of ours has made."""
+    return tokens[number].content
+
+
+def _fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+    token = tokens[number]
+    return code(token.content, token.info.strip().partition(" ")[0])
+
+
+def _strong(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
+    """Discord: two underscores underline."""
+    if tokens[number].markup == "__":
+        tokens[number].tag = "u"
+    return self.renderToken(tokens, number, options, env)
+
+
+def _text(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+    """Emoji by their names, and addresses as links."""
+    text, parts, end = Emoji.replace(tokens[number].content), list[str](), 0
+    for found in _BARE.finditer(text):
+        parts += escape(text[end : found.start()]), link(found[0])
+        end = found.end()
+    return "".join([*parts, escape(text[end:])])
+
+
+def _inside_link(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+    is_inside = sum({"link_open": 1, "link_close": -1}.get(token.type, 0) for token in tokens[:number]) > 0
+    return escape(tokens[number].content) if is_inside else _text(_self, tokens, number, _options, _env)
+
+
+def _link_open(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
+    tokens[number].attrs |= {"target": "_blank", "rel": "noopener noreferrer nofollow"}
+    return self.renderToken(tokens, number, options, env)
+
+
+def _paragraph(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
+    """Discord: a line that begins with `-# ` is small."""
+    children = tokens[number + 1].children or []
+    if children and children[0].type == "text" and (found := _SUBTEXT.match(children[0].content)):
+        children[0].content = children[0].content[found.end() :]
+        return '<p class="subtext">'
+    return self.renderToken(tokens, number, options, env)
+
+
+def _is_address(url: str) -> bool:
+    return bool(_ADDRESS.fullmatch(url))
+
+
+def _made(*without: str, **options: Any) -> MarkdownIt:
+    md = MarkdownIt("commonmark", {"html": False, "breaks": True, **options})
+    md.enable(["strikethrough"]).disable(["html_inline", "html_block", "image", "code", "reference", "lheading"])
+    md.disable(list(without)).disable("autolink")
+    md.inline.ruler.before("emphasis", "angles", _angles)
+    md.validateLink = _is_address  # type: ignore[method-assign] # markdown-it: this is how one is given
+    md.add_render_rule("raw", _raw)
+    md.add_render_rule("fence", _fence)
+    md.add_render_rule("text", _inside_link)
+    md.add_render_rule("link_open", _link_open)
+    return md
+
+
+def _for_discord() -> MarkdownIt:
+    md = _made("hr", "entity")
+    md.inline.ruler.at("text", _words)
+    md.inline.ruler.before("emphasis", "spoilers", _spoilers)
+    md.add_render_rule("strong_open", _strong)
+    md.add_render_rule("strong_close", _strong)
+    md.add_render_rule("paragraph_open", _paragraph)
+    return md
+
+
+_DISCORD = _for_discord()
+_SLACK = _made().enable("table")

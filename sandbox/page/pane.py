@@ -1,0 +1,126 @@
+"""One platform on the page, as one person sees it: as JSON, for the browser to lay out."""
+
+from collections.abc import Mapping, Sequence
+from time import localtime, strftime
+from typing import Any, Protocol
+
+from sandbox.seats.desk import Desk
+from sandbox.seats.view import Message, Platform, RefusedError
+
+Json = dict[str, Any]
+
+#: Messages of a place that are on the page, the newest ones.
+SHOWN = 150
+
+#: The types of files that the page shows as pictures.
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+class Pane(Protocol):
+    """What there is of a platform beside what every seat has."""
+
+    @property
+    def platform(self) -> Platform: ...
+
+    def messages(self, desk: Desk) -> list[Json]:
+        """What stands where the desk is, oldest first; each has its `id`."""
+        ...
+
+    def about(self, desk: Desk) -> Json:
+        """What else is seen there: `typing`, `commands`, `modal`, `prompts`."""
+        ...
+
+    async def react(self, desk: Desk, message: str, emoji: str) -> None:
+        """Add the person's reaction to a message, or take it back.
+
+        Raises:
+            ValueError: it is gone.
+        """
+        ...
+
+    async def choose(self, desk: Desk, message: str, entry: str) -> None:
+        """Choose an entry of a message's menu.
+
+        Raises:
+            ValueError: it is gone, or there is no such entry.
+            RefusedError: nobody has heard.
+        """
+        ...
+
+    async def submit(self, desk: Desk, modal: str, values: Mapping[str, str]) -> None:
+        """Send a modal.
+
+        Raises:
+            ValueError: it is not open, or asks for something else.
+            RefusedError: the bot has not taken it.
+        """
+        ...
+
+    def close(self, desk: Desk, modal: str) -> None:
+        """Put a modal away."""
+        ...
+
+    def file(self, key: str) -> tuple[str, bytes]:
+        """A file's name and bytes.
+
+        Raises:
+            ValueError: there is none.
+        """
+        ...
+
+
+def pane_of(pane: Pane, desk: Desk) -> dict[str, Any]:
+    """The pane by keys: the platform's name in small letters for all around the messages, and one for each message."""
+    platform, key = pane.platform, pane.platform.name.lower()
+    messages = pane.messages(desk)[-SHOWN:]
+    place, home = desk.place, desk.home()
+    view: dict[str, Any] = {f"{key}/{message['id']}": message for message in messages}
+    places = desk.places()
+    view[key] = {
+        "connected": platform.connected,
+        "bot": platform.bot,
+        "place": {"channel": place.channel, "thread": place.thread, "name": place.name, "home": home.name},
+        "direct": place.direct,
+        "threads": place.threads.value,
+        "places": [
+            {
+                "channel": one.channel,
+                "thread": one.thread,
+                "name": one.name,
+                "direct": one.direct,
+                "posts": one.threads.value == "all" and not one.direct,
+                "unread": desk.unread[one],
+            }
+            for one in places
+        ],
+        "order": [message["id"] for message in messages],
+        "menu": list(platform.menu),
+        **pane.about(desk),
+    }
+    return view
+
+
+def seen(desk: Desk, message: str) -> Message:
+    """The message of that id, among those that the person sees.
+
+    Raises:
+        RefusedError: it is gone.
+    """
+    messages = list(desk.platform.messages(desk.place, desk.speaker))
+    messages += [one.newest for one in messages if one.newest is not None]
+    found = next((one for one in messages if one.id == message), None)
+    if found is None:
+        raise RefusedError("The message is gone.")
+    return found
+
+
+def clock(seconds: float) -> str:
+    return strftime("%H:%M", localtime(seconds))
+
+
+def shown_file(name: str, size: int, kind: str, url: str, about: str = "") -> Json:
+    return {"name": name, "size": size, "url": url, "about": about, "picture": kind in PICTURES}
+
+
+def commands_of(commands: Sequence[Mapping[str, str]]) -> list[Json]:
+    return sorted(({**command} for command in commands), key=lambda command: str(command["name"]))

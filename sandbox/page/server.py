@@ -1,0 +1,187 @@
+"""The page's address on this machine: who may come in, and what is served.
+
+Nobody but a browser of this machine that was sent here by this page itself is served: what asks under another name (DNS
+rebinding) or comes from another page is turned away, and what a message holds is never run (Content-Security-Policy).
+"""
+
+import asyncio
+import errno
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from mimetypes import guess_type
+from pathlib import Path
+from urllib.parse import quote
+
+from aiohttp import WSMsgType, web
+from aiohttp.typedefs import Handler
+
+from sandbox.discord import DiscordSandbox
+from sandbox.page.bot import Bot
+from sandbox.page.calls import Calls
+from sandbox.page.discord import DiscordPane
+from sandbox.page.faults import Switches
+from sandbox.page.feed import Feed
+from sandbox.page.pane import PICTURES, Pane
+from sandbox.page.slack import SlackPane
+from sandbox.page.visit import Visit
+from sandbox.slack import SlackSandbox
+
+log = logging.getLogger(__name__)
+
+STATIC = Path(__file__).with_name("static")
+
+#: The most bytes of one message of a browser: a file, as text.
+MESSAGE = 16 * 2**20
+
+#: What a browser is to keep to: scripts and styles are this page's own, and nothing is fetched from elsewhere.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+class Page:
+    """The page of two sandboxes and a bot.
+
+    Attributes:
+        feed: what the bot tells of itself.
+        address: where the page is, and `feed_address` where the bot is to tell; known once it is served.
+    """
+
+    def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
+        self.feed = Feed()
+        self.address = self.feed_address = ""
+        self._slack = slack
+        self._discord = discord
+        self._panes: dict[str, Pane] = {"slack": SlackPane(slack), "discord": DiscordPane(discord)}
+        self._calls = Calls(slack, discord)
+        self._switches = Switches(slack, discord)
+        self._token = secrets.token_urlsafe()
+        self._hosts: set[str] = set()
+        self._bot: Bot | None = None
+        self._sockets: set[web.WebSocketResponse] = set()
+
+    def show(self, bot: Bot) -> None:
+        """Show this bot from now on."""
+        self._bot = bot
+
+    @asynccontextmanager
+    async def serving(self, port: int) -> AsyncIterator[None]:
+        """Serve the page for as long as this is entered.
+
+        Args:
+            port: where to listen, on this machine alone; any other, if that is taken.
+        """
+        app = web.Application(middlewares=[self._guard])
+        app.router.add_get("/", self._index)
+        app.router.add_get("/socket", self._visit)
+        app.router.add_get("/files/{on}/{key}", self._file)
+        app.router.add_get(f"/feed/{self._token}", self._feed)
+        app.router.add_static("/static/", STATIC)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        try:
+            try:
+                await web.TCPSite(runner, "127.0.0.1", port).start()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                await web.TCPSite(runner, "127.0.0.1", 0).start()
+            port = runner.addresses[0][1]
+            self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+            self.address = f"http://127.0.0.1:{port}/"
+            self.feed_address = f"{self.address}feed/{self._token}"
+            yield
+        finally:
+            for socket in set(self._sockets):
+                await socket.close()
+            await runner.cleanup()
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        origin = request.headers.get("Origin")
+        if request.host not in self._hosts or (
+            origin is not None and origin.removeprefix("http://") not in self._hosts
+        ):
+            raise web.HTTPForbidden(text="This page is for browsers on this machine, at its own address.")
+        response = await handler(request)
+        if not response.prepared:
+            response.headers.update(_HEADERS)
+        return response
+
+    async def _index(self, _: web.Request) -> web.FileResponse:
+        return web.FileResponse(STATIC / "index.html")
+
+    async def _file(self, request: web.Request) -> web.Response:
+        """A file of a message. None but a picture is opened by the browser: it might be a page."""
+        try:
+            name, data = self._panes[request.match_info["on"]].file(request.match_info["key"])
+        except (KeyError, ValueError):
+            raise web.HTTPNotFound from None
+        kind = guess_type(name)[0]
+        is_shown = kind in PICTURES
+        about = {"Content-Disposition": f"{'inline' if is_shown else 'attachment'}; filename*=UTF-8''{quote(name)}"}
+        return web.Response(
+            body=data, content_type=kind if is_shown and kind else "application/octet-stream", headers=about
+        )
+
+    async def _visit(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Origin") is None or self._bot is None:  # every browser tells where a socket comes from
+            raise web.HTTPForbidden
+        visit = Visit(self._panes, self._bot, self.feed, self._calls, self._switches)
+        async with self._socket(request) as socket:
+            await visit.serve(socket, self._changed)
+        return socket
+
+    async def _feed(self, request: web.Request) -> web.StreamResponse:
+        """The bot's end: it tells, and hears by how much it is to be slowed down."""
+
+        async def slow() -> None:
+            told = 0.0
+            while True:
+                if self.feed.slow != told:
+                    told = self.feed.slow
+                    await socket.send_json({"slow": told})
+                await self.feed.ticked()
+
+        async with self._socket(request) as socket:
+            slowing = asyncio.create_task(slow(), name="slowing the model down")
+            try:
+                async for message in socket:
+                    if message.type is WSMsgType.TEXT:
+                        self.feed.told(message.json())
+            finally:
+                slowing.cancel()
+                await asyncio.wait([slowing])
+        return socket
+
+    @asynccontextmanager
+    async def _socket(self, request: web.Request) -> AsyncIterator[web.WebSocketResponse]:
+        socket = web.WebSocketResponse(max_msg_size=MESSAGE, heartbeat=20)
+        await socket.prepare(request)
+        self._sockets.add(socket)
+        try:
+            yield socket
+        finally:
+            self._sockets.discard(socket)
+
+    async def _changed(self) -> None:
+        """Wait until there may be something else to see."""
+        assert self._bot is not None
+        waits = (self._slack.ticked, self._discord.ticked, self.feed.ticked, self._bot.ticked)
+        tasks = [asyncio.create_task(wait(), name="a change") for wait in waits]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()

@@ -1,0 +1,55 @@
+// Elements, and lists of them that are kept in step with what is to be seen. No markup is made of strings here, but for
+// the bodies of messages, which come as HTML from the page's own server, with everything in them escaped.
+
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "html") element.innerHTML = value;
+    else if (name === "value" || name === "checked" || name === "open") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+// Replaces an element's children by those that are wanted, each known by its key: what has not changed stays, what has
+// the focus keeps it, and so does what is unfolded.
+export function keep(parent, items, make) {
+  const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  let before = null;
+  for (const { key, value } of items) {
+    const mark = JSON.stringify(value);
+    let element = known.get(key);
+    known.delete(key);
+    if (!element || element.mark !== mark) {
+      const made = make(value, key);
+      made.dataset.key = key;
+      made.mark = mark;
+      if (element) exchange(element, made);
+      element = made;
+    }
+    const place = before ? before.nextSibling : parent.firstChild;
+    if (place !== element) parent.insertBefore(element, place);
+    before = element;
+  }
+  for (const element of known.values()) element.remove();
+}
+
+// Like `keep`, for one element.
+export function show(parent, value, make) {
+  keep(parent, [{ key: "only", value }], make);
+}
+
+function exchange(old, made) {
+  const active = document.activeElement;
+  const path = old.contains(active) ? active.dataset.focus || active.id : null;
+  const open = [...old.querySelectorAll("details[open]")].map((each) => each.dataset.fold);
+  for (const fold of made.querySelectorAll("details")) if (open.includes(fold.dataset.fold)) fold.open = true;
+  old.replaceWith(made);
+  if (path) {
+    const again = [...made.querySelectorAll("[data-focus], [id]")].find((each) => (each.dataset.focus || each.id) === path);
+    again?.focus();
+  }
+}

@@ -1,0 +1,201 @@
+// What happens behind it: turns and prompts, calls and their budgets, and the switches by which something goes wrong.
+
+import { h, keep, show } from "./dom.js";
+import { icon } from "./icons.js";
+import { act as send, store } from "./line.js";
+
+const TABS = [["turns", "Turns"], ["calls", "API calls"], ["faults", "Faults"]];
+
+export class Inspector {
+  constructor(element, toast) {
+    this.element = element;
+    this.toast = toast;
+    this.tab = "turns";
+    this.tabs = h("div", { class: "pane-head tabs", role: "tablist", "aria-label": "What happens behind it" });
+    this.body = h("div", { class: "panel", role: "tabpanel", tabindex: "0" });
+    this.rooms = Object.fromEntries(TABS.map(([key]) => [key, h("div", { class: `room ${key}` })]));
+    this.budgets = h("div", { class: "budgets" });
+    this.calls = h("div", { class: "rows" });
+    this.rooms.calls.append(this.budgets, this.calls);
+    this.body.append(...Object.values(this.rooms));
+    this.element.append(this.tabs, this.body);
+    this.tabs.addEventListener("keydown", (event) => this.onKey(event));
+  }
+
+  async act(deed, about = {}) {
+    try {
+      const told = await send(deed, about);
+      if (typeof told === "string" && told) this.toast(told, "Sandbox");
+      return told;
+    } catch (error) {
+      this.toast(error.message, "Sandbox");
+      return null;
+    }
+  }
+
+  paint() {
+    const counts = { turns: store.get("turns")?.length ?? 0, calls: store.get("calls")?.length ?? 0, faults: (store.get("faults") ?? []).filter((one) => one.active).length };
+    keep(this.tabs, TABS.map(([key, label]) => ({ key, value: [label, counts[key], key === this.tab] })), ([label, count, here], key) =>
+      h("button", { type: "button", role: "tab", id: `tab-${key}`, "aria-selected": String(here), tabindex: here ? "0" : "-1", "data-focus": `tab ${key}`, onclick: () => this.choose(key) }, label, count ? h("span", { class: "count" }, String(count)) : null),
+    );
+    for (const [key, room] of Object.entries(this.rooms)) room.hidden = key !== this.tab;
+    this.body.setAttribute("aria-labelledby", `tab-${this.tab}`);
+    if (this.tab === "turns") this.paintTurns();
+    if (this.tab === "calls") this.paintCalls();
+    if (this.tab === "faults") this.paintFaults();
+  }
+
+  choose(key) {
+    this.tab = key;
+    this.paint();
+  }
+
+  onKey(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const at = TABS.findIndex(([key]) => key === this.tab);
+    this.choose(TABS[(at + step + TABS.length) % TABS.length][0]);
+    this.tabs.querySelector("[aria-selected=true]").focus();
+  }
+
+  // Turns
+
+  paintTurns() {
+    const order = store.get("turns") ?? [];
+    if (!order.length) {
+      show(this.rooms.turns, "none", () => h("p", { class: "nothing" }, "Each question becomes a turn. Ask something, and see here what the model is asked, what it costs and how long it takes."));
+      return;
+    }
+    const items = order.map((id) => ({ key: id, value: store.get(`turn/${id}`) })).filter((item) => item.value);
+    keep(this.rooms.turns, items, (turn) => this.turn(turn));
+  }
+
+  turn(turn) {
+    const tokens = turn.tokens ?? {};
+    const platform = (turn.session ?? "").split(":")[0];
+    return h(
+      "details",
+      { class: `card turn ${turn.state}`, "data-fold": turn.id },
+      h(
+        "summary",
+        { "data-focus": `turn ${turn.id}` },
+        h("span", { class: `pill ${turn.state}` }, turn.state),
+        h("span", { class: "question" }, turn.question || kind(turn)),
+        h("span", { class: "meta" }, platform, turn.kind && turn.kind !== "message" ? ` · ${turn.kind}` : "", turn.attempt > 1 ? ` · attempt ${turn.attempt}` : "", turn.seconds ? ` · ${turn.seconds.toFixed(1)} s` : "", tokens.input ? ` · ${tokens.input + tokens.output} tokens` : "", money(turn)),
+      ),
+      h("div", { class: "inside" }, h("ol", { class: "states", "aria-label": "States" }, turn.states.map(([state, at], index) => h("li", {}, h("span", { class: `pill ${state}` }, state), index ? h("small", {}, `+${(at - turn.states[0][1]).toFixed(1)} s`) : h("small", {}, new Date(at * 1000).toLocaleTimeString())))),
+        turn.error ? h("p", { class: "error" }, turn.error) : null,
+        turn.asks.map((ask, index) => this.ask(ask, index)),
+        turn.tools.map(tool),
+        turn.others?.messages || turn.others?.left_out ? h("p", { class: "meta" }, `What others said around it: ${turn.others.messages} messages sent, ${turn.others.left_out} left out`) : null,
+        h("p", { class: "ids" }, "turn ", h("code", {}, turn.id), turn.chunks ? ` · ${turn.chunks} message${turn.chunks === 1 ? "" : "s"} shown` : ""),
+      ),
+    );
+  }
+
+  ask(ask, index) {
+    const tokens = ask.tokens ?? {};
+    const fold = h(
+      "details",
+      { class: "ask", "data-fold": ask.id },
+      h(
+        "summary",
+        { "data-focus": `ask ${ask.id}` },
+        h("b", {}, `Model call ${index + 1}`),
+        h("span", { class: "meta" }, ask.model, ` · ${ask.messages} messages`, ask.cut ? ` · ${ask.cut} cut` : "", ask.first ? ` · first word ${ask.first.toFixed(2)} s` : "", ask.ended ? ` · ${ask.seconds.toFixed(2)} s` : " · asking…", tokens.input ? ` · ${tokens.input} in, ${tokens.output} out` : "", ask.error ? ` · ${ask.error}` : ""),
+      ),
+      h("div", { class: "prompt" }),
+    );
+    const load = async () => {
+      const room = fold.querySelector(".prompt");
+      if (!fold.open || room.childElementCount) return;
+      const prompt = await this.act("prompt", { ask: ask.id });
+      if (prompt?.messages) room.replaceChildren(...promptOf(prompt));
+    };
+    fold.addEventListener("toggle", load);
+    return fold;
+  }
+
+  // Calls
+
+  paintCalls() {
+    const budgets = (store.get("budgets") ?? []).map((one) => ({ key: `${one.on} ${one.name}`, value: one }));
+    keep(this.budgets, budgets, (one) =>
+      h("div", { class: `budget${one.left === 0 ? " spent" : ""}`, title: `${one.of} in ${one.seconds} s` }, h("span", { class: "name" }, h("i", { class: one.on.toLowerCase() }), one.name), h("meter", { min: "0", max: String(one.of), low: String(one.of * 0.34), optimum: String(one.of), value: one.left, "aria-label": `${one.name}: left` }), h("span", { class: "left" }, `${one.left}/${one.of}`)),
+    );
+    const order = store.get("calls") ?? [];
+    keep(this.calls, order.map((key) => ({ key, value: store.get(key) })).filter((item) => item.value), (call, key) => this.call(call, key));
+  }
+
+  call(call, key) {
+    const ok = call.status >= 200 && call.status < 300 && !call.error;
+    const result = call.lost ? "answer lost" : call.status === 0 ? "…" : ok ? String(call.status) : `${call.status} ${call.error}`.trim();
+    const fold = h(
+      "details",
+      { class: `card call${ok || call.status === 0 ? "" : " bad"}${call.lost ? " bad" : ""}`, "data-fold": key },
+      h("summary", { "data-focus": key }, h("i", { class: call.on.toLowerCase(), title: call.on }), h("code", {}, call.name), h("span", { class: "result" }, result), call.budget ? h("span", { class: "left", title: "left of the rate limit" }, `${call.budget[0]}/${call.budget[1]}`) : null, h("span", { class: "meta" }, call.time, call.words ? ` · ${call.words}` : "")),
+      h("div", { class: "inside" }),
+    );
+    fold.addEventListener("toggle", async () => {
+      const room = fold.querySelector(".inside");
+      if (!fold.open || room.childElementCount) return;
+      const whole = await this.act("call", { call: key.slice(5) });
+      if (whole?.sent !== undefined) room.replaceChildren(h("h5", {}, "Sent"), h("pre", { tabindex: "0" }, whole.sent), h("h5", {}, "Answered"), h("pre", { tabindex: "0" }, whole.got));
+    });
+    return fold;
+  }
+
+  // Faults
+
+  paintFaults() {
+    const bot = store.get("bot");
+    const faults = store.get("faults") ?? [];
+    show(this.rooms.faults, [faults, bot?.slow, bot?.state], () =>
+      h(
+        "div",
+        {},
+        h("p", { class: "nothing" }, "Break something while an answer grows, and watch it recover."),
+        group("Bot", [
+          switchOf("Kill the bot", "SIGKILL, at once; it is started again a second later", false, () => this.act("kill"), "danger"),
+          switchOf("Restart", "It ends in good order, and starts again", false, () => this.act("restart")),
+          switchOf("Slow model", "Each question to the model waits two seconds, and its words come slowly", bot?.slow > 0, () => this.act("slow", { seconds: bot.slow > 0 ? 0 : 2 })),
+        ]),
+        ...["slack", "discord"].map((on) => group(on === "slack" ? "Slack" : "Discord", faults.filter((one) => one.on === on).map((one) => switchOf(one.label, one.about, one.active, () => this.act("fault", { on, name: one.name }))))),
+      ),
+    );
+  }
+}
+
+function group(name, switches) {
+  return h("fieldset", {}, h("legend", {}, name), switches);
+}
+
+function switchOf(label, about, active, flip, look = "plain") {
+  return h("div", { class: "switch" }, h("button", { type: "button", class: `button ${active ? "primary" : look}`, "aria-pressed": String(active), "data-focus": `switch ${label} ${about}`, onclick: flip }, label), h("small", {}, about));
+}
+
+function tool(one) {
+  return h("div", { class: "tool-call" }, h("b", {}, icon("tool"), one.tool), h("span", { class: `pill ${one.state === "ended" ? "done" : "running"}` }, one.state), h("pre", { tabindex: "0" }, one.arguments), one.result ? h("pre", { tabindex: "0" }, one.result) : null);
+}
+
+function promptOf(prompt) {
+  const cut = prompt.cut;
+  return [
+    prompt.tools.length ? h("p", { class: "meta" }, `Tools: ${prompt.tools.join(", ")}`) : null,
+    cut.messages ? h("details", { class: "cut", "data-fold": "cut" }, h("summary", {}, `${cut.messages} older messages were cut (${cut.tokens} tokens)`), cut.newest.map((one) => entry(one.role, [["text", one.text]]))) : null,
+    ...prompt.messages.map((one) => entry(one.role, one.parts)),
+  ].filter(Boolean);
+}
+
+function entry(role, parts) {
+  return h("div", { class: `entry ${role}` }, h("span", { class: "role" }, role), parts.map(([what, text]) => h("pre", { tabindex: "0", class: what }, what === "text" ? text : `${what}: ${text}`)));
+}
+
+function kind(turn) {
+  return { retry: "Once more", regenerate: "Answered anew", revise: "The question was edited", approval: "It was decided" }[turn.kind] ?? "…";
+}
+
+function money(turn) {
+  if (turn.cost === undefined || turn.cost === null) return "";
+  return turn.cost === 0 ? " · free" : ` · $${turn.cost.toPrecision(2)}`;
+}

@@ -1,0 +1,53 @@
+// The line to the server: what there is to see comes by keys, and what one does goes out and is answered.
+
+export const store = new Map();
+
+const listeners = new Set();
+const waiting = new Map();
+let socket = null;
+let number = 0;
+let pause = 250;
+
+export function onChange(listener) {
+  listeners.add(listener);
+}
+
+// Does something on the server; gives what that has to tell.
+export function act(deed, about = {}) {
+  return new Promise((resolve, reject) => {
+    if (socket?.readyState !== WebSocket.OPEN) {
+      reject(new Error("The page is not connected."));
+      return;
+    }
+    number += 1;
+    waiting.set(number, resolve);
+    socket.send(JSON.stringify({ id: number, do: deed, ...about }));
+  });
+}
+
+export function connect(onState) {
+  socket = new WebSocket(`ws://${location.host}/socket`);
+  socket.addEventListener("open", () => {
+    pause = 250;
+    store.clear();
+    onState(true);
+  });
+  socket.addEventListener("message", (event) => {
+    const news = JSON.parse(event.data);
+    if ("id" in news) {
+      waiting.get(news.id)?.(news.told);
+      waiting.delete(news.id);
+      return;
+    }
+    for (const key of news.gone) store.delete(key);
+    for (const [key, value] of Object.entries(news.set)) store.set(key, value);
+    for (const listener of listeners) listener(new Set([...Object.keys(news.set), ...news.gone]));
+  });
+  socket.addEventListener("close", () => {
+    for (const resolve of waiting.values()) resolve("The page was not connected any more.");
+    waiting.clear();
+    onState(false);
+    setTimeout(() => connect(onState), pause);
+    pause = Math.min(pause * 2, 4000);
+  });
+}

@@ -1,0 +1,191 @@
+// A message, as its platform shows it.
+
+import { h } from "./dom.js";
+import { icon } from "./icons.js";
+
+const QUICK = { slack: [["+1", "👍"], ["eyes", "👀"], ["tada", "🎉"], ["heart", "❤️"]], discord: ["👍", "👀", "🎉", "❤️"].map((e) => [e, e]) };
+
+const TASK = { pending: "○", in_progress: "◐", complete: "✓", error: "✕" };
+
+// Makes one; `act` does something for this platform, `edit` begins to edit a message.
+export function message(platform, said, { act, edit, menu, isReply = false }) {
+  const id = said.id;
+  const classes = ["message"];
+  if (said.ephemeral) classes.push("ephemeral");
+  if (said.pings) classes.push("pings");
+  if (said.system) classes.push("system");
+  return h(
+    "article",
+    {
+      class: classes.join(" "),
+      "aria-label": `${said.author}, ${said.time}`,
+      tabindex: "-1",
+      "data-id": id,
+    },
+    said.to ? quoted(said.to) : null,
+    face(said),
+    h(
+      "div",
+      { class: "body" },
+      h(
+        "div",
+        { class: "head" },
+        h("strong", { class: said.app ? "name app" : "name" }, said.author),
+        said.app ? h("span", { class: "badge" }, "APP") : null,
+        h("time", {}, said.time),
+        said.system ? h("span", { class: "said" }, said.system) : null,
+      ),
+      said.plan ? h("div", { class: "plan" }, said.plan) : null,
+      said.tasks.length ? h("ul", { class: "tasks", "aria-label": "Tasks" }, said.tasks.map(task)) : null,
+      said.loading ? h("p", { class: "loading" }, dots(), said.loading) : null,
+      said.html ? text(said) : null,
+      said.streams ? h("span", { class: "caret", "aria-label": "still being written" }) : null,
+      said.files.length ? h("div", { class: "files" }, said.files.map(file)) : null,
+      said.buttons.length ? h("div", { class: "buttons" }, said.buttons.map((one) => button(one, id, act))) : null,
+      said.reactions.length ? h("div", { class: "reactions" }, said.reactions.map((one) => reaction(one, id, act))) : null,
+      said.ephemeral ? h("p", { class: "only" }, icon("eye"), "Only visible to you") : null,
+      said.replies ? replies(platform, said, { act, edit, menu }) : null,
+      said.thread ? thread(said.thread, id, act) : null,
+    ),
+    said.gone || said.system ? null : tools(platform, said, { act, edit, menu, isReply }),
+  );
+}
+
+// The words; "(edited)" stands behind the last of them.
+function text(said) {
+  const room = h("div", { class: "text", html: said.html });
+  const last = room.lastElementChild;
+  if (said.edited) (last?.tagName === "P" || last?.tagName === "DIV" ? last : room).append(" ", h("span", { class: "edited" }, "(edited)"));
+  return room;
+}
+
+function face(said) {
+  if (said.bot) return h("img", { class: "face bot", src: "/static/icon.svg", alt: "" });
+  return h("div", { class: `face c${hue(said.author)}`, "aria-hidden": "true" }, said.author.slice(0, 1).toUpperCase());
+}
+
+function quoted(to) {
+  return h("div", { class: "quoted" }, h("span", { class: "name" }, to.author), " ", h("span", { class: "words" }, to.text));
+}
+
+function task(one) {
+  return h(
+    "li",
+    { class: `task ${one.status}` },
+    h("span", { class: "sign", "aria-label": one.status.replace("_", " ") }, TASK[one.status] ?? "○"),
+    h("div", {}, h("span", { class: "title" }, one.title), one.html ? h("div", { class: "details", html: one.html }) : null),
+  );
+}
+
+function file(one) {
+  const size = one.size < 1024 ? `${one.size} B` : one.size < 1048576 ? `${(one.size / 1024).toFixed(1)} kB` : `${(one.size / 1048576).toFixed(1)} MB`;
+  if (one.picture) {
+    return h("a", { class: "picture", href: one.url, target: "_blank", rel: "noopener" }, h("img", { src: one.url, alt: one.about || one.name, loading: "lazy" }));
+  }
+  return h("a", { class: "file", href: one.url, download: one.name }, icon("file"), h("span", {}, h("b", {}, one.name), h("small", {}, size)));
+}
+
+function button(one, id, act) {
+  if (one.look === "select") {
+    const pick = h("select", { "aria-label": one.label, disabled: one.off, "data-focus": `${id} ${one.id}` }, h("option", { value: "" }, one.label), one.options.map(([value, label]) => h("option", { value }, label)));
+    pick.addEventListener("change", () => pick.value && act("press", { message: id, button: pick.value }));
+    return pick;
+  }
+  if (one.url) return h("a", { class: "button link", href: /^https?:/.test(one.url) ? one.url : null, target: "_blank", rel: "noopener noreferrer" }, one.label);
+  const press = async (event) => {
+    const pressed = event.currentTarget;
+    pressed.setAttribute("aria-busy", "true");
+    await act("press", { message: id, button: one.id });
+    pressed.removeAttribute("aria-busy");
+  };
+  const only = one.emoji && (one.emoji === "👍" || one.emoji === "👎") && one.said;
+  return h(
+    "button",
+    { class: `button ${one.look}${only ? " thumb" : ""}`, type: "button", disabled: one.off, "aria-label": one.said || one.label, title: only ? one.label : null, "data-focus": `${id} ${one.id}`, onclick: press },
+    one.emoji ? h("span", { "aria-hidden": "true" }, one.emoji) : null,
+    only ? null : one.label,
+  );
+}
+
+function reaction(one, id, act) {
+  return h(
+    "button",
+    { class: `reaction${one.mine ? " mine" : ""}`, type: "button", "aria-pressed": String(one.mine), "aria-label": `${one.key}, ${one.count}`, "data-focus": `${id} r ${one.key}`, onclick: () => act("react", { message: id, emoji: one.key }) },
+    h("span", { "aria-hidden": "true" }, one.emoji),
+    h("span", {}, String(one.count)),
+  );
+}
+
+function replies(platform, said, tools) {
+  const { count, people, newest } = said.replies;
+  return h(
+    "div",
+    { class: "replies" },
+    h(
+      "button",
+      { class: "open", type: "button", "data-focus": `${said.id} open`, onclick: () => tools.act("thread", { message: said.id }) },
+      h("span", { class: "faces", "aria-hidden": "true" }, people.map((name) => h("span", { class: `face small c${hue(name)}` }, name.slice(0, 1).toUpperCase()))),
+      h("b", {}, count === 1 ? "1 reply" : `${count} replies`),
+      h("span", { class: "go" }, "View thread ›"),
+    ),
+    message(platform, newest, { ...tools, isReply: true }),
+  );
+}
+
+function thread(one, id, act) {
+  return h(
+    "button",
+    { class: "thread", type: "button", "data-focus": `${id} open`, onclick: () => act("thread", { message: id }) },
+    h("b", {}, one.name),
+    h("span", {}, one.count === 1 ? "1 message ›" : `${one.count} messages ›`),
+  );
+}
+
+// What can be done with a message: beside it, when one points at it or has the focus within.
+function tools(platform, said, { act, edit, menu, isReply }) {
+  const id = said.id;
+  const tool = (label, sign, deed, name) => h("button", { type: "button", class: "tool", "aria-label": label, title: label, "data-focus": `${id} t ${name || label}`, onclick: deed }, sign);
+  const entries = menu();
+  return h(
+    "div",
+    { class: "tools", role: "group", "aria-label": "What to do with the message" },
+    QUICK[platform].slice(0, isReply ? 2 : 4).map(([name, sign]) => tool(`React with ${name}`, sign, () => act("react", { message: id, emoji: name }))),
+    said.ephemeral || isReply ? null : tool(platform === "slack" ? "Reply in thread" : "Open a thread", icon("thread"), () => act("thread", { message: id }), "thread"),
+    said.own ? tool("Edit", icon("edit"), () => edit(said)) : null,
+    said.own ? tool("Delete", icon("remove"), () => act("delete", { message: id })) : null,
+    entries.length && !said.ephemeral ? more(entries, id, act) : null,
+  );
+}
+
+// The menu of a message: what the bot has put there.
+function more(entries, id, act) {
+  const choose = (entry) => {
+    fold.open = false;
+    fold.querySelector("summary").focus();
+    act("choose", { message: id, entry });
+  };
+  const fold = h(
+    "details",
+    { class: "more", "data-fold": "more" },
+    h("summary", { class: "tool", "aria-label": "More", title: "More", "data-focus": `${id} more` }, icon("more")),
+    h("div", { class: "menu", role: "group", "aria-label": "The bot's menu" }, entries.map((entry) => h("button", { type: "button", "data-focus": `${id} m ${entry}`, onclick: () => choose(entry) }, entry))),
+  );
+  fold.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !fold.open) return;
+    fold.open = false;
+    fold.querySelector("summary").focus();
+    event.stopPropagation();
+  });
+  fold.addEventListener("focusout", (event) => {
+    if (!fold.contains(event.relatedTarget)) fold.open = false;
+  });
+  return fold;
+}
+
+export function dots() {
+  return h("span", { class: "dots", "aria-hidden": "true" }, h("i"), h("i"), h("i"));
+}
+
+export function hue(name) {
+  return [...name].reduce((sum, letter) => sum + letter.codePointAt(0), 0) % 6;
+}

@@ -1,0 +1,131 @@
+// The page: who one is, what one looks at, and all parts painted whenever something changed.
+
+import { h, show } from "./dom.js";
+import { icon } from "./icons.js";
+import { Inspector } from "./inspector.js";
+import { act, connect, onChange, store } from "./line.js";
+import { Pane } from "./pane.js";
+import { hue } from "./message.js";
+
+const VIEWS = [["slack", "Slack"], ["discord", "Discord"], ["inspector", "Behind it"]];
+
+const find = (id) => document.getElementById(id);
+
+function toast(text, from) {
+  const note = h("div", { class: "toast" }, h("b", {}, from), " ", text, h("button", { type: "button", "aria-label": "Dismiss", onclick: () => note.remove() }, "×"));
+  find("toasts").append(note);
+  setTimeout(() => note.remove(), 9000);
+}
+
+const panes = [new Pane(find("slack"), "slack", "Slack", toast), new Pane(find("discord"), "discord", "Discord", toast)];
+const inspector = new Inspector(find("inspector"), toast);
+let view = "slack";
+let due = false;
+
+async function tell(deed, about) {
+  try {
+    const told = await act(deed, about);
+    if (told) toast(told, "Sandbox");
+  } catch (error) {
+    toast(error.message, "Sandbox");
+  }
+}
+
+function paint() {
+  due = false;
+  paintTop();
+  paintTabs();
+  for (const pane of panes) pane.paint();
+  inspector.paint();
+}
+
+function paintTop() {
+  const me = store.get("me");
+  const bot = store.get("bot");
+  if (!me || !bot) return;
+  show(find("top"), [me, bot.state, bot.model, bot.models, bot.agent, document.documentElement.dataset.theme], () =>
+    h(
+      "div",
+      { class: "bar" },
+      h("h1", {}, h("img", { src: "/static/icon.svg", alt: "", width: "24", height: "24" }), h("span", {}, "Parley ", h("small", {}, "sandbox"))),
+      h("div", { class: "people", role: "group", "aria-label": "Speak as" }, h("span", { class: "as", "aria-hidden": "true" }, "Speak as"), me.people.map((name) => h("button", { type: "button", class: `person${name === me.name ? " here" : ""}`, "aria-pressed": String(name === me.name), "data-focus": `be ${name}`, onclick: () => tell("be", { name }) }, h("span", { class: `face small c${hue(name)}`, "aria-hidden": "true" }, name.slice(0, 1).toUpperCase()), name))),
+      h("div", { class: "grow" }),
+      bot.agent ? h("span", { class: "agent", title: "The agent that is watched for changes" }, icon("folder"), bot.agent) : null,
+      model(bot),
+      h("span", { class: `state ${bot.state}`, role: "status" }, h("i", { "aria-hidden": "true" }), { starting: "starting…", running: "running", ended: "not running" }[bot.state]),
+      h("button", { type: "button", class: "tool theme", "aria-label": "Dark or light", title: "Dark or light", "data-focus": "theme", onclick: swap }, icon("theme")),
+    ),
+  );
+  const trouble = find("trouble");
+  trouble.hidden = !bot.told;
+  show(trouble, [bot.told, bot.state], ([told, state]) => h("div", {}, h("b", {}, "The bot is not running"), h("pre", {}, told), state === "ended" && h("button", { type: "button", class: "button plain", "data-focus": "again", onclick: () => tell("restart") }, "Start it again")));
+}
+
+function model(bot) {
+  const pick = h("select", { id: "model", "data-focus": "model" }, bot.models.map((name) => h("option", { value: name }, name)), bot.models.includes(bot.model) ? null : h("option", { value: bot.model }, bot.model), h("option", { value: "?" }, "another one…"));
+  pick.value = bot.model;
+  pick.addEventListener("change", () => {
+    const name = pick.value === "?" ? window.prompt("The model's full name, as MODEL takes it (openai/gpt-5-mini):") : pick.value;
+    if (name) tell("restart", { model: name });
+    else pick.value = bot.model;
+  });
+  return h("label", { class: "model" }, h("span", {}, "Model"), pick);
+}
+
+function paintTabs() {
+  const unread = Object.fromEntries(panes.map((pane) => [pane.key, (store.get(pane.key)?.places ?? []).reduce((sum, place) => sum + place.unread, 0)]));
+  show(find("tabs"), [view, unread], () =>
+    h("div", {}, VIEWS.map(([key, label]) => h("button", { type: "button", class: `tab${key === view ? " here" : ""}`, "aria-current": key === view ? "true" : null, "data-focus": `view ${key}`, onclick: () => look(key) }, label, unread[key] ? h("span", { class: "count" }, String(unread[key])) : null))),
+  );
+  document.body.dataset.view = view;
+}
+
+function look(key) {
+  view = key;
+  paint();
+}
+
+function swap() {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
+  document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
+  try {
+    localStorage.setItem("theme", document.documentElement.dataset.theme);
+  } catch {
+    // It is remembered where the browser lets it.
+  }
+  paint();
+}
+
+try {
+  const theme = localStorage.getItem("theme");
+  if (theme) document.documentElement.dataset.theme = theme;
+} catch {
+  // As above.
+}
+
+document.addEventListener("keydown", (event) => {
+  if (!event.altKey || event.ctrlKey || event.metaKey) return;
+  if (event.code === "Digit1" || event.code === "Digit2") {
+    const key = event.code === "Digit1" ? "slack" : "discord";
+    look(key);
+    find(`${key}-line`).focus();
+  } else if (event.code === "Digit3") {
+    look("inspector");
+    find("inspector").querySelector("[role=tab][aria-selected=true]").focus();
+  } else if (event.code === "KeyP") {
+    const me = store.get("me");
+    tell("be", { name: me.people[(me.people.indexOf(me.name) + 1) % me.people.length] });
+  } else return;
+  event.preventDefault();
+});
+
+onChange(() => {
+  if (due) return;
+  due = true;
+  requestAnimationFrame(paint);
+});
+connect((open) => {
+  document.body.classList.toggle("away", !open);
+  if (open) for (const pane of panes) pane.place = "";
+});

@@ -1,0 +1,189 @@
+"""Where a model cannot answer, the next one does."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.genai import types
+
+from core.agent import DEFAULT_NAME, AgentConfig, make_app, ours
+from core.errors import (
+    ContentBlockedError,
+    ProviderAuthError,
+    ProviderError,
+    ProviderLimitError,
+    ProviderRequestError,
+    ProviderSilentError,
+    ProviderUnavailableError,
+    SettingsError,
+    TooLongError,
+    UnknownModelError,
+)
+from core.models import fallbacks
+from core.models.adapter import ModelAdapter
+from core.models.catalog import Endpoints
+from core.models.choice import Choice
+from core.models.fallbacks import Fallbacks
+from core.models.fitting import shortened
+from core.models.offers import Offered
+from core.models.provider import Done, Failed, Media, Message, ProviderEvent, Takes, Text, ToolCall, Usage
+from tests.conversation import Converse, ScriptedProvider, kinds, shown
+
+DOWN: list[ProviderEvent | asyncio.Event] = [Failed(ProviderUnavailableError("down"))]
+
+
+def chain(first: ScriptedProvider, *others: ScriptedProvider, **more: Any) -> ModelAdapter:
+    """`a/first`, and behind it `b/1`, `b/2` ..."""
+    offered = {f"b/{nth}": Offered(other, str(nth)) for nth, other in enumerate(others, 1)}
+    return ModelAdapter(model="a/first", provider=first, fallbacks=Fallbacks(offered), idle_seconds=1, **more)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ProviderUnavailableError("down"),
+        ProviderLimitError("overloaded"),
+        ProviderAuthError("its key is refused"),
+        UnknownModelError("it is gone"),
+        ProviderSilentError("it says nothing"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_the_next_one_answers_and_its_calls_say_instead_of_whom(converse: Converse, error: ProviderError) -> None:
+    first, second = ScriptedProvider([Failed(error)]), ScriptedProvider([Failed(error)])
+    third = ScriptedProvider([Text("Here I am."), Done(usage=Usage(1, 2))])
+    talk = await converse(app=make_app(AgentConfig(), model=chain(first, second, third)))
+    done = (await talk.events("hi"))[-1]
+    assert (done.type, done.text) == ("done", "Here I am.")
+    assert [(call.model, call.instead_of, call.error) for call in done.calls] == [
+        ("a/first", "", type(error).__name__),
+        ("b/1", "a/first", type(error).__name__),
+        ("b/2", "a/first", ""),
+    ]
+    assert [request.model for request in third.requests] == ["2"]
+
+
+@pytest.mark.parametrize("error", [ContentBlockedError("blocked"), ProviderRequestError("wrong"), TooLongError("long")])
+async def test_what_the_request_is_to_blame_for_no_other_is_asked(converse: Converse, error: ProviderError) -> None:
+    other = ScriptedProvider()
+    talk = await converse(app=make_app(AgentConfig(), model=chain(ScriptedProvider([Failed(error)]), other)))
+    assert (await talk.events("hi"))[-1].error is error
+    assert other.requests == []
+
+
+async def test_in_the_middle_of_a_text_what_was_said_is_taken_back_and_told_anew_and_tools_are_called_once(
+    converse: Converse,
+) -> None:
+    broken: list[ProviderEvent | asyncio.Event] = [Text("The sky is gr"), *DOWN]
+    first = ScriptedProvider([Text("Let me look. "), ToolCall("c", "current_time", {}), Done()], broken, broken)
+    other = ScriptedProvider("The sky is blue.")
+    talk = await converse(app=make_app(AgentConfig(), model=chain(first, other, waits=(0,))))
+    events = await talk.events("hi")
+    assert shown(events) == events[-1].text == "Let me look. \n\nThe sky is blue."
+    assert kinds(events).count("step_reset") >= 1
+    assert len(first.requests) == 3  # all its attempts stand
+    assert [event.text for event in events if event.type == "step_reset"][-1] == "Let me look. "
+
+
+async def test_if_none_can_answer_the_error_is_that_of_the_first(converse: Converse) -> None:
+    error = ProviderAuthError("its key is refused")
+    model = chain(ScriptedProvider([Failed(error)]), ScriptedProvider(DOWN))
+    assert (await (await converse(app=make_app(AgentConfig(), model=model))).events("hi"))[-1].error is error
+
+
+async def test_one_that_failed_is_passed_over_for_a_pause_that_grows_and_then_tried_once(
+    converse: Converse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(fallbacks, "_now", lambda: now)
+    first, other = ScriptedProvider(*[DOWN] * 5), ScriptedProvider(*["Yes."] * 9)
+    talk = await converse(app=make_app(AgentConfig(), model=chain(first, other, waits=(0, 0))))
+
+    async def asked(at: float) -> int:
+        nonlocal now
+        now = at
+        before = len(first.requests)
+        assert (await talk.events("hi"))[-1].type == "done"
+        return len(first.requests) - before
+
+    assert [await asked(at) for at in (1000, 1001, 1006, 1015, 1017)] == [3, 0, 1, 0, 1]
+    first.answers = ["I am back."]
+    assert [await asked(at) for at in (1036, 1038)] == [0, 1]
+    first.answers = ["Still.", "And again."]
+    assert [await asked(at) for at in (1039, 1040)] == [1, 1]
+
+
+async def test_a_fallback_gets_the_files_that_it_takes_and_the_newer_half_of_what_is_too_long_for_it(
+    converse: Converse, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Blind(ScriptedProvider):
+        def takes(self, model: str) -> Takes:
+            return Takes({}, total=0)
+
+    first = ScriptedProvider(*(f"Answer {n}." for n in range(6)), DOWN)
+    long: list[ProviderEvent | asyncio.Event] = [Failed(TooLongError("too long"))]
+    blind = Blind(long, long, "I have read the end of it.")
+    talk = await converse(app=make_app(AgentConfig(), model=chain(first, blind)))
+    for n in range(6):
+        await talk.events(f"Question {n}?")
+    picture = types.Part.from_bytes(data=b"png", mime_type="image/png")
+    with caplog.at_level(logging.WARNING):
+        done = (await talk.events("And this?", media=[picture]))[-1]
+    assert done.text == "I have read the end of it."
+    assert any(isinstance(part, Media) for part in first.requests[-1].messages[-1].parts)
+    assert not any(isinstance(part, Media) for request in blind.requests for part in request.messages[-1].parts)
+    sizes = [len(request.messages) for request in blind.requests]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 3
+    for request in blind.requests:
+        assert [message.role for message in request.messages[:2]] == ["system", "user"]
+        assert request.messages[-1].text.startswith("And this?")
+    assert "without its older half" in caplog.text
+
+
+async def test_an_agent_that_named_its_model_gets_no_other(converse: Converse) -> None:
+    choice = Choice("openai/one", [], Endpoints(openai_api_key="secret-key"), fallbacks=["openai/two"])
+    try:
+        assert list(choice.offered) == ["openai/one"]  # a fallback is not offered to people by that
+        assert list(choice.adapter("openai/one").fallbacks.offered) == ["openai/two"]
+        assert choice.adapter("openai/three").fallbacks.offered == {}
+    finally:
+        await choice.aclose()
+
+
+@pytest.mark.parametrize("name", ["nobody/model", "gemini-2.5-flash"])
+def test_a_fallback_that_cannot_be_had_is_a_fault_at_the_start(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"MODEL_FALLBACKS={name}: "):
+        Choice("openai/one", [], Endpoints(openai_api_key="secret-key"), fallbacks=[name])
+
+
+async def test_who_stops_listening_to_a_fallback_closes_its_connection(converse: Converse) -> None:
+    other = ScriptedProvider([Text("Well"), asyncio.Event()])
+    app = App(
+        name=DEFAULT_NAME,
+        root_agent=LlmAgent(name=DEFAULT_NAME, model=chain(ScriptedProvider(DOWN), other)),
+        plugins=ours(),
+    )
+    async with aclosing((await converse(app=app)).stream("hi")) as events:
+        async for event in events:
+            if event.text == "Well":
+                break
+    await asyncio.wait_for(other.closed.wait(), 5)
+
+
+def test_what_is_shortened_begins_with_what_a_person_said() -> None:
+    def talk(roles: str) -> Sequence[Message]:
+        names: dict[str, Any] = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
+        return [Message(names[role], (Text(role),)) for role in roles]
+
+    def shape(roles: str) -> str | None:
+        shorter = shortened(talk(roles))
+        return None if shorter is None else "".join(message.role[0] for message in shorter)
+
+    long, shorter = ("suauauau", "uauau", "suatatat", "su", "suatatu"), ("suau", "uau", None, None, "su")
+    assert tuple(map(shape, long)) == shorter

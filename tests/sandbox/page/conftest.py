@@ -1,0 +1,134 @@
+"""The whole of it: the sandbox as `parley sandbox` starts it, with the bot in it, and a real browser before it."""
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright
+
+from bot import sandbox
+from bot.settings import load
+from sandbox.models import Asked, ScriptedOpenAI, Turn
+from tests.environment import inherited
+
+ROOT = Path(__file__).parents[3]
+
+#: What keeps a browser from asking anything of anybody but the page.
+QUIET = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+)
+
+#: Milliseconds for anything that is to be seen: the machine may have much else to do.
+PATIENCE = 30_000
+
+TOOLS = """
+from core.tools import Tool
+
+async def refunded(arguments):
+    return {"refunded": arguments["amount"]}
+
+amount = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
+refund = Tool(name="refund", description="Pay back.", handler=refunded, parameters=amount, confirm=True)
+"""
+
+
+@dataclass
+class Stage:
+    """Attributes:
+    address: where the page is.
+    answer: what the model answers; a test may say otherwise.
+    """
+
+    address: str
+    folder: Path
+    model: ScriptedOpenAI
+    answer: Callable[[Asked], Turn]
+
+
+def chromium() -> str:
+    """The browser of this machine; without one there is nothing to be tested, but where all is to be (CI)."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return path
+    told = "there is no Chromium: apt-get install -y chromium"
+    if "CI" in os.environ:
+        pytest.fail(told)
+    pytest.skip(told)
+
+
+@asynccontextmanager
+async def sandboxed(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
+    """The address of the page of `parley sandbox`, and what that tells, as long as this is entered."""
+    stop, told, is_told = asyncio.Event(), list[str](), asyncio.Event()
+
+    def say(line: str) -> None:
+        told.append(line)
+        is_told.set()
+
+    running = asyncio.create_task(sandbox.run(load(), stop, terminal=False, agent=agent, port=0, say=say))
+    try:
+        async with asyncio.timeout(30):
+            while not (found := re.search(r"http://127\.0\.0\.1:\d+/", "".join(told))):
+                await is_told.wait()
+        yield found[0], told
+    finally:
+        stop.set()
+        await running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    chromium()
+    folder = tmp_path_factory.mktemp("sandbox")
+    (folder / "shop.py").write_text(TOOLS)
+    stages: list[Stage] = []
+
+    def answer(asked: Asked) -> Turn:
+        return stages[0].answer(asked)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ.keys() - inherited().keys():
+            patch.delenv(name)
+        patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{folder}")
+        async with ScriptedOpenAI(answer) as model:
+            settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "TOOLS": "shop:refund"}
+            for name, value in {**settings, "DATA_DIR": str(folder), "LEASE_SECONDS": "3"}.items():
+                patch.setenv(name, value)
+            async with sandboxed() as (address, _):
+                stages.append(Stage(address, folder, model, lambda asked: f"You said: {asked.text}"))
+                yield stages[0]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
+    """A window at the page, with the bot connected; it must not complain of anything."""
+    context = await browser.new_context(viewport={"width": 1440, "height": 860})
+    context.set_default_timeout(PATIENCE)
+    page = await context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    await page.goto(stage.address)
+    for pane in ("slack", "discord"):
+        await page.wait_for_selector(f".{pane} .state.on", timeout=3 * PATIENCE)  # the bot has just been started
+    yield page
+    await context.close()
+    assert complaints == []

@@ -1,0 +1,51 @@
+"""What who writes an agent sees of it on the page."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.environment import inherited
+from tests.sandbox.page.conftest import ROOT, sandboxed
+
+AGENT = """
+from google.adk.agents import LlmAgent
+
+root_agent = LlmAgent(name="mine", instruction="Say hello.")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in os.environ.keys() - inherited().keys():
+        monkeypatch.delenv(name)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "agent.py").write_text(f"{AGENT}\nraise KeyError")
+    for name, value in {"PYTHONPATH": str(ROOT), "DATA_DIR": str(tmp_path), "AGENT": str(folder)}.items():
+        monkeypatch.setenv(name, value)
+    return folder
+
+
+async def test_a_fault_of_the_agent_is_shown_and_mended_while_the_page_stays(folder: Path) -> None:
+    async with (
+        sandboxed(str(folder)) as (address, told),
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"{address}socket", headers={"Origin": address.removesuffix("/")}) as socket,
+    ):
+        bot: dict[str, str] = {}
+
+        async def until(is_so: Callable[[], bool]) -> None:
+            async with asyncio.timeout(60):
+                while not is_so():
+                    bot.update((await socket.receive_json()).get("set", {}).get("bot", {}))
+
+        await until(lambda: "agent.py, line" in bot.get("told", ""))
+        assert bot["state"] == "ended"
+        (folder / "agent.py").write_text(AGENT)
+        await until(lambda: bot["state"] == "running")
+        assert any("raises KeyError" in line for line in told)
+        assert any("agent.py changed" in line for line in told)

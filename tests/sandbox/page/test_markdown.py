@@ -1,0 +1,78 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sandbox.page.markdown import of_discord, of_slack
+from sandbox.page.mrkdwn import of_mrkdwn
+
+NAMES = {"12": "ada", "5": "general", "U1": "ada", "C5": "general"}
+
+#: What the page's own code makes; nothing else may come out, whatever goes in.
+TAGS = {"a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p"}
+TAGS |= {"pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "time", "tr", "u", "ul"}
+ATTRIBUTES = {"href", "target", "rel", "class", "tabindex", "role", "aria-label", "data-language", "start", "style"}
+
+
+class Seen(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.wrong: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.wrong += [tag] if tag not in TAGS else []
+        for name, value in attrs:
+            is_led_away = name == "href" and not re.match(r"(?i)https?://|mailto:", value or "")
+            is_styled = name == "style" and not re.fullmatch(r"text-align:(left|right|center)", value or "")
+            self.wrong += [f"{tag} {name}={value}"] if name not in ATTRIBUTES or is_led_away or is_styled else []
+
+
+def of_slacks(text: str) -> str:
+    return of_slack(text, lambda inner: "")
+
+
+@given(st.text(st.sampled_from("<>@#!|&;:/\"'`*_~()[]\\\n -ahtps:jv\ue000\ue0010")))
+def test_no_words_at_all_become_anything_but_what_the_page_makes(text: str) -> None:
+    for html in (of_discord(text, NAMES), of_slacks(text), of_mrkdwn(text, NAMES)):
+        assert Seen(html).wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("**b** *i* __u__ ~~s~~", "<strong>b</strong> <em>i</em> <u>u</u> <s>s</s>"),
+        ("<@12> in <#5>", '<span class="mention">@ada</span> in <span class="mention">#general</span>'),
+        ("-# small", '<p class="subtext">small</p>'),
+        ("| a | b |\n| - | - |", "| a | b |"),
+        ("a\nb", "a<br />"),
+        (">no quote", "&gt;no quote"),
+        ("```py\nx = 1\n```", 'data-language="py"'),
+    ],
+)
+def test_discord_has_markdown_of_its_own(text: str, shown: str) -> None:
+    assert shown in of_discord(text, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("*b* _i_ ~s~", "<strong>b</strong> <em>i</em> <s>s</s>"),
+        ("**b**", "**b**"),
+        ("<@U1> <#C5> <!here>", '@ada</span> <span class="mention">#general</span> <span class="mention">@here'),
+        ("&gt; q\nnot", "<blockquote>q</blockquote>not"),
+        ("`a*b*c`", "<code>a*b*c</code>"),
+        ("<https://a.b|a&amp;b>", ">a&amp;b</a>"),
+        (":wave:", "👋"),
+    ],
+)
+def test_slack_has_mrkdwn(text: str, shown: str) -> None:
+    assert shown in of_mrkdwn(text, NAMES)
+
+
+def test_slacks_markdown_has_tables() -> None:
+    assert {"table", "th", "td", "h1"} <= set(Seen(of_slacks("# T\n\n| a | b |\n| - | - |\n| 1 | 2 |")).tags)

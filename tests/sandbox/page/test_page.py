@@ -1,0 +1,228 @@
+"""What somebody sees and does on the page, in a real browser, with the real bot behind it."""
+
+import asyncio
+
+import aiohttp
+import pytest
+from playwright.async_api import Page, expect
+
+from sandbox.models import Asked, Call, Pause, Say, Turn
+from tests.sandbox.page.conftest import PATIENCE, Stage
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+expect.set_options(timeout=PATIENCE)
+
+MARKDOWN = """\
+# Plan
+
+Use **bold** and `code`:
+
+```python
+print("hi")
+```
+
+| a | b |
+| - | - |
+| 1 | 2 |
+
+<script>window.broken = true</script> [x](javascript:window.broken=true)"""
+
+
+#: What can be reached and has no name.
+UNNAMED = """[...document.querySelectorAll("button, input, select, textarea, a")]
+    .filter((one) => one.checkVisibility() && !(one.ariaLabel || one.textContent.trim() || one.labels?.length))
+    .map((one) => one.outerHTML)"""
+
+
+async def say(page: Page, on: str, text: str) -> None:
+    await page.fill(f"#{on}-line", text)
+    await page.press(f"#{on}-line", "Enter")
+
+
+async def go(page: Page, on: str, place: str) -> None:
+    await page.locator(f"#{on} .place", has_text=place).first.click()
+    await expect(page.locator(f"#{on} .place.here")).to_contain_text(place)
+
+
+async def test_a_newcomer_asks_on_both_and_sees_the_answer_and_what_was_behind_it(page: Page, stage: Stage) -> None:
+    go_on = asyncio.Event()
+    stage.answer = lambda asked: [Say("The first half, "), Pause(go_on), Say("and the second.\n\n" + MARKDOWN)]
+    slack, discord = page.locator("#slack .messages"), page.locator("#discord .messages")
+    await expect(page.locator("#slack .welcome")).to_contain_text("direct line to parley")
+
+    await say(page, "slack", "How does it grow?")
+    await say(page, "discord", "And here?")
+    await expect(slack).to_contain_text("The first half,")
+    await expect(discord).to_contain_text("The first half,")
+    await expect(slack).not_to_contain_text("the second.")
+    await expect(page.locator("#slack .typing")).to_contain_text("working")
+    go_on.set()
+    for pane in (slack, discord):
+        await expect(pane).to_contain_text("and the second.")
+        await expect(pane.locator(".text pre code").first).to_have_text('print("hi")')
+    await expect(slack.locator("table td").first).to_have_text("1")
+    await expect(discord.locator("table")).to_have_count(0)  # Discord knows none: the bot drew it with letters
+    await expect(discord.locator(".edited")).to_have_count(1)
+    assert await page.evaluate("window.broken") is None
+    assert await page.locator("a[href^='javascript']").count() == 0
+
+    turn = page.locator(".inspector .turn", has_text="How does it grow?")
+    await expect(turn.locator("summary .pill").first).to_have_text("done")
+    await turn.locator("summary").first.click()
+    await turn.locator(".ask summary").click()
+    await expect(turn.locator(".entry.system pre")).to_contain_text("helpful teammate")
+    await expect(turn.locator(".entry.user pre")).to_contain_text("How does it grow?")
+    await expect(turn.locator(".ask .meta").first).to_contain_text("7 in, 5 out")
+    await page.click("#tab-calls")
+    await expect(page.locator(".inspector .call", has_text="chat.stopStream").first).to_contain_text("200")
+    await expect(page.locator(".inspector .budget", has_text="chat.startStream")).to_contain_text("/20")
+
+
+async def test_commands_buttons_files_and_reactions_are_those_of_the_platforms(page: Page, stage: Stage) -> None:
+    stage.answer = lambda asked: f"Heard: {asked.text}"
+    await go(page, "discord", "general")
+    await say(page, "discord", "@parley once")
+    answer = page.locator("#discord .message", has_text="Heard:").last
+    await expect(answer).to_contain_text("once")
+    await expect(answer.locator(".quoted")).to_contain_text("once")
+    stage.answer = lambda asked: "Another answer."
+    await answer.locator("button", has_text="Regenerate").click()
+    await expect(page.locator("#discord .messages")).to_contain_text("Another answer.")
+    last = page.locator("#discord .message", has_text="Another answer.")
+    await last.hover()
+    await last.get_by_label("React with 🎉").click()
+    await expect(last.locator(".reaction.mine")).to_contain_text("1")
+
+    await page.fill("#discord-line", "/res")
+    await expect(page.locator("#discord-commands [aria-selected=true]")).to_contain_text("/reset")
+    await page.press("#discord-line", "Tab")
+    await page.press("#discord-line", "Enter")
+    await expect(page.locator("#discord .ephemeral, #discord .message", has_text="/reset")).to_have_count(0)
+    await expect(page.locator("#discord .message").last).not_to_contain_text("Another answer.")
+
+    await go(page, "slack", "random")
+    stage.answer = lambda asked: "A file, I see."
+    await page.set_input_files(
+        "#slack input[type=file]", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"hello"}
+    )
+    await expect(page.locator("#slack .chip")).to_contain_text("a.txt")
+    await say(page, "slack", "@parley look")
+    await expect(page.locator("#slack .replies .message")).to_contain_text("A file, I see.")
+    async with page.expect_download() as fetched:
+        await page.click("#slack .file")
+    assert (await (await fetched.value).path()).read_bytes() == b"hello"
+
+    own = page.locator("#slack .messages > .message").last
+    await own.hover()
+    await own.locator("> .tools").get_by_label("More").click()
+    await own.locator("> .tools").get_by_role("button", name="Ask about this").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.locator("textarea").fill("What is it about?")
+    stage.answer = lambda asked: "It is about a file."
+    await dialog.get_by_role("button", name="Ask", exact=True).click()
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(page.locator("#slack .messages")).to_contain_text("It is about a file.")
+
+
+async def test_what_asks_first_is_approved_and_only_by_who_may(page: Page, stage: Stage) -> None:
+    def answer(asked: Asked) -> Turn:
+        return (
+            "It is paid back."
+            if asked.results
+            else [Say("I would pay it back."), Call("refund", {"amount": 120}, id="c1")]
+        )
+
+    stage.answer = answer
+    await go(page, "discord", "random")
+    await say(page, "discord", "@parley pay order 7 back")
+    asks = page.locator("#discord .message", has=page.locator(".text", has_text="May I use"))
+    await expect(asks).to_contain_text("120")
+    await page.get_by_role("button", name="grace").click()
+    await asks.locator("button", has_text="Approve").click()
+    await expect(page.locator("#discord .ephemeral")).to_have_count(1)  # Grace alone is told that it is not for her
+    await page.get_by_role("button", name="ada").click()
+    await expect(page.locator("#discord .ephemeral")).to_have_count(0)
+    await asks.locator("button", has_text="Approve").click()
+    await expect(page.locator("#discord .messages")).to_contain_text("It is paid back.")
+    await expect(asks.locator(".buttons button")).to_have_count(0)
+    await page.click("#tab-turns")
+    await expect(page.locator(".inspector .turn", has_text="approval")).to_be_visible()
+
+
+async def test_a_bot_that_is_killed_amid_an_answer_goes_on_with_it_and_a_429_is_waited_out(
+    page: Page, stage: Stage
+) -> None:
+    stuck = asyncio.Event()
+    stage.answer = lambda asked: [Say("Half of"), Pause(stuck)]
+    await go(page, "slack", "general")
+    await say(page, "slack", "@parley tell me all")
+    await expect(page.locator("#slack .replies")).to_contain_text("Half of")
+    await page.click("#tab-faults")
+    stage.answer = lambda asked: "All of it."
+    await page.get_by_role("button", name="Kill the bot").click()
+    await expect(page.locator("#slack .state.off")).to_be_visible()
+    await expect(page.locator("#slack .replies")).to_contain_text("All of it.", timeout=2 * PATIENCE)
+    await expect(
+        page.locator("#slack .messages > .message", has_text="tell me all").locator(".replies .open")
+    ).to_contain_text("1 reply")
+
+    limit = page.locator("fieldset", has_text="Discord").get_by_role("button", name="429")
+    await limit.click()
+    await expect(limit).to_have_attribute("aria-pressed", "true")
+    await say(page, "discord", "Once more?")
+    await expect(page.locator("#discord .messages")).to_contain_text("All of it.")
+    await page.click("#tab-calls")
+    await expect(page.locator(".inspector .call.bad", has_text="429").first).to_be_visible()
+
+
+async def test_the_keyboard_is_enough_and_a_phone_is_wide_enough(page: Page, stage: Stage) -> None:
+    stage.answer = lambda asked: "By keys alone."
+    await page.keyboard.press("Alt+2")
+    await expect(page.locator("#discord-line")).to_be_focused()
+    await page.keyboard.press("Alt+p")
+    await expect(page.locator(".person.here")).to_contain_text("grace")
+    await page.keyboard.type("hello")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#discord .messages")).to_contain_text("By keys alone.")
+    await expect(
+        page.locator("#discord .message", has_text="By keys").locator("button", has_text="Regenerate")
+    ).to_be_visible()
+    await page.keyboard.press("ArrowUp")
+    await expect(page.locator("#discord .message").last).to_be_focused()
+    for _ in range(12):
+        await page.keyboard.press("Tab")
+        if "Regenerate" in (await page.evaluate("document.activeElement.textContent")):
+            break
+    stage.answer = lambda asked: "And once more."
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#discord .messages")).to_contain_text("And once more.")
+    await page.keyboard.press("Alt+1")
+    await page.keyboard.type("hello")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#slack h3")).to_have_text("Thread")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#slack h3")).to_have_text("@parley")
+    assert await page.evaluate(UNNAMED) == []
+
+    await page.set_viewport_size({"width": 375, "height": 720})
+    for view, seen in (("Discord", "#discord-line"), ("Behind it", ".inspector .panel"), ("Slack", "#slack-line")):
+        await page.locator("#tabs .tab", has_text=view).click()
+        await expect(page.locator(seen)).to_be_in_viewport()
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+async def test_the_page_is_for_browsers_of_this_machine_that_came_by_its_own_name(stage: Stage) -> None:
+    async with aiohttp.ClientSession() as session:
+        for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
+            async with session.get(stage.address, headers=headers) as answer:
+                assert answer.status == 403
+        for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": "https://127.0.0.1"}):
+            with pytest.raises(aiohttp.WSServerHandshakeError):
+                await session.ws_connect(f"{stage.address}socket", headers=headers)
+        async with session.get(f"{stage.address}feed/guess") as answer:
+            assert answer.status == 404
+        async with session.get(f"{stage.address}static/../server.py") as answer:
+            assert answer.status in (403, 404)
+        async with session.get(stage.address) as answer:
+            assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
