@@ -10,6 +10,7 @@ from channels import words
 from channels.discord import answers
 from channels.discord.interactions import ABOUT
 from channels.words import ENGLISH
+from core.agents import Agent, Agents
 from core.errors import StoreError
 from core.frames import END
 from core.inbox import Inbox
@@ -68,6 +69,23 @@ async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, 
         assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in await said_of(
             bot, await server.command("ada", "general", "model")
         )
+
+
+async def test_the_models_to_choose_from_are_those_of_the_agent_that_answers_there(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    fixed, free = Agent("parley", models=(MODELS[0],)), Agent("free", models=MODELS, chosen_at=None)
+    core = {"agents": Agents("parley", {"parley": fixed, "free": free}), "models": MODELS[:1]}
+    async with running(server, tmp_path, echo, core=core) as bot:
+        assert await server.complete("ada", "general", "model", "name", "") == [MODELS[0]]
+        await told(
+            bot, await server.command("ada", "general", "agent", name="free"), ENGLISH(words.AGENT_CHOSEN, agent="free")
+        )
+        assert await server.complete("ada", "general", "model", "name", "") == list(MODELS)
+        seen = await server.command("ada", "general", "model", name=MODELS[1])
+        await told(bot, seen, ENGLISH(words.MODEL_CHOSEN, model=MODELS[1]))
+        shown = await said_of(bot, await server.command("ada", "general", "model"))
+        assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in shown
 
 
 async def test_commands_speak_the_language_of_who_gives_them(server: DiscordSandbox, tmp_path: Path) -> None:
