@@ -192,7 +192,7 @@ class Interactions:
     async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
         """Answer what there is to say about a message. Discord tells it whole, whatever the bot may read."""
         said, files = text_of(message, self._answers.me), attachments_of(message)
-        asked = ABOUT if said or files else ""
+        asked = words.of(interaction.locale.value)(words.ABOUT_THIS) if said or files else ""
         shown = quoted(headline(said or files[0].name, _MOST_ABOUT)) if asked else ""
         author = f"{BOT}{message.author.id}" if message.author.bot else str(message.author.id)
         brings = (about(author, message.author.display_name, said, sent_at(message.id)),)
@@ -306,10 +306,6 @@ class Interactions:
             sent_at=sent_at(interaction.id),
             spots=spots(guild, channel),
         )
-
-
-#: What is asked about a message that somebody has picked.
-ABOUT = "What do you say to that message?"
 
 
 def _inbound(

@@ -8,7 +8,6 @@ import pytest
 
 from channels import words
 from channels.discord import answers
-from channels.discord.interactions import ABOUT
 from channels.words import ENGLISH
 from core.agents import Agent, Agents
 from core.errors import StoreError
@@ -158,10 +157,13 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
     async with running(server, tmp_path, echo) as bot:
         said = await server.say("grace", "general", "the sky\nis green")
         (shown,) = await server.choose("ada", said, words.ASK_ABOUT)
-        await bot.says(shown, f"heard: Ada Lovelace: {ABOUT}")
+        await bot.says(shown, f"heard: Ada Lovelace: {words.ABOUT_THIS}")
         (read,) = bot.said_to_model()
         assert "What the next message is about" in read
         assert f"> Grace Hopper: the sky\n>     is green\n{END}" in read
+        server.set_locale("grace", "ko")
+        (again,) = await server.choose("grace", said, words.ASK_ABOUT)
+        await bot.says(again, f"heard: Grace Hopper: {words.of('ko')(words.ABOUT_THIS)}")
         link = f"https://discord.com/channels/{server.guild_id}/{said.channel.id}/{said.id}"
         assert shown.content.text == f"> the sky is green\n-# {link}"
 
@@ -205,9 +207,9 @@ async def test_where_the_bot_cannot_write_the_answer_is_for_who_asked_alone(
         await told(bot, seen, "heard: one")
         await bot.settled(1)
         said = await server.say("grace", place, "the sky is green")
-        await told(bot, await server.choose("ada", said, words.ASK_ABOUT), f"heard: {ABOUT}")
+        await told(bot, await server.choose("ada", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
         assert len(bot.said_to_model()) == 2
-        await told(bot, await server.choose("grace", said, words.ASK_ABOUT), f"heard: {ABOUT}")
+        await told(bot, await server.choose("grace", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
         assert len(bot.said_to_model()) == 1
         assert bot.calls(POST) == []
         await told(bot, await server.command("ada", place, "reset"), words.RESET_DONE)
