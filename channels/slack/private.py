@@ -165,7 +165,8 @@ class Private:
         await api.call("views.open", opened, api.budget(("views.open", visitor.team), TIER_4))
 
     async def hand(self, visitor: Visitor, text: str, file: File, *, thread_ts: str) -> Handed:
-        """Give him a file: in direct messages there, else as text if it is short, else into his direct messages.
+        """Give him a file: in direct messages there, else as text if it is short and to be read, else into his direct
+        messages.
 
         Args:
             thread_ts: of direct messages, where.
@@ -178,7 +179,8 @@ class Private:
         """
         written = inert(file.data.decode())
         whole = f"{text}\n\n{written}"
-        if not visitor.channel.startswith("D") and LIMITS.measure(whole) <= LIMITS.chunk_size:
+        is_text = file.name.endswith(".md") and LIMITS.measure(whole) <= LIMITS.chunk_size
+        if is_text and not visitor.channel.startswith("D"):
             await self.answer(visitor, whole)
             return Handed.AS_TEXT
         channel, api = visitor.channel, self._api.at(visitor.team)

@@ -1,5 +1,6 @@
 """Slash commands: who gives one is answered, and nobody else."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -128,10 +129,14 @@ async def test_a_short_conversation_is_exported_where_one_asks_for_it_and_a_long
         assert words.EXPORTED in exported.text
         assert "which colour?" in exported.text
         assert "Blue." in exported.text
+        # for programs it is a file, however short it is: as text, Slack would read markup in it
+        assert (await said(bot, "ada", "general", "/export", "json")).text == words.SENT_DIRECTLY
+        (sent,) = [message for message in slack.messages(slack.open_dm("ada")) if message.files]
+        assert json.loads(sent.files[0].data)["runs"]
         await bot.ask("ada", "general", "why?", thread_ts=question.ts)
         await bot.settled(2)
         assert (await said(bot, "ada", "general", "/export")).text == words.SENT_DIRECTLY
-        opening, sent = slack.messages(slack.open_dm("ada"))
+        opening, sent = slack.messages(slack.open_dm("ada"))[2:]
         assert (opening.text, sent.thread_ts) == (words.EXPORTED, opening.ts)
         (file,) = sent.files
         assert file.name.endswith(".md")
