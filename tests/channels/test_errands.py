@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from channels import words
-from channels.commands import PRIVATE, Commands
+from channels.commands import PRIVATE, Commands, Name
 from channels.door import Rules
 from core import errands
 from core.errors import StoreError
@@ -116,7 +116,7 @@ async def ask_privately(sandbox: Any, name: str) -> Any:
 
 @pytest.mark.parametrize("name", ["why", "usage"])
 async def test_what_is_for_one_alone_is_told_to_nobody_else_by_the_next_process_though_he_cannot_be_told_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: Name
 ) -> None:
     async with sandbox_of("discord") as server:
         await _left(server, tmp_path, monkeypatch, name)
