@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from channels import words
-from channels.apologies import Apologies, level, marked
+from channels.apologies import Apologies, cause_of, level, marked
 from channels.asking import Asking
 from channels.astray import clearing
 from channels.attachments import ALLOWANCE, Allowance
@@ -150,7 +150,7 @@ class Answerer:
             raise
         except Exception as error:
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
-            await self._turns.end(turn, "failed", error=_cause(error), receipt=self._receipt(turn))
+            await self._turns.end(turn, "failed", error=cause_of(error), receipt=self._receipt(turn))
         finally:
             self._replies.pop(turn.id, None)
             self._clerks.pop(turn.id, None)
@@ -275,7 +275,7 @@ class Answerer:
         except Exception as error:
             log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
             sentence = await self._apologies.why(error, turn, reply.say)
-            return await self._close(turn, reply, sentence, "failed", _cause(error))
+            return await self._close(turn, reply, sentence, "failed", cause_of(error))
         if asked is None:
             return await self._cancelled(turn, reply, turns.ANEW)
         return await self._show(turn, reply, text, files, asked)
@@ -394,8 +394,3 @@ class Answerer:
         if turn.run is not None:  # what somebody has decided is done, and not once more
             extras = extras - {"regenerate"}
         return under_answer(turn.id, say, extras, is_revised=turn.id in self._revised)
-
-
-def _cause(error: Exception) -> str:
-    """For operators, and free of secrets."""
-    return f"{type(error).__name__}: {error}" if isinstance(error, ParleyError) else type(error).__name__

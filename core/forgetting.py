@@ -14,7 +14,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core import spending
 from core.redaction import Person, person_in, redact, sessions_with
 from core.sessions import scopes
 from core.sessions.record import parsed, references
@@ -32,7 +31,6 @@ from core.store.schema import (
     messages,
     refusals,
     sessions,
-    spending,
     state,
     tool_calls,
     turns,
@@ -329,8 +327,5 @@ async def _forget_person(connection: AsyncConnection, person: Person) -> None:
     await connection.execute(decided.values(decided_by=None, decider=None))
     own = (refusals.c.person == person.id) | refusals.c.person.endswith(f":{person.id}", autoescape=True)
     await connection.execute(sa.delete(refusals).where(own))
-    spent_by = sa.select(spending.c.person).where(spending.c.person.endswith(f":{person.id}", autoescape=True))
-    for his in (await connection.execute(spent_by.distinct())).scalars().all():
-        await forget_spender(connection, his)
+    await forget_spender(connection, person.id)
     await _bury(connection, inbox.c.author == person.id)
-    await spending.forget(connection, person.id)

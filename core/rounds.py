@@ -17,7 +17,8 @@ async def room() -> None:
     room in it go on in a later one.
     """
     loop = asyncio.get_running_loop()
-    while (began := _began.get(loop)) is not None and time.thread_time() - began >= ENOUGH:
+    # no event tells of a round
+    while (began := _began.get(loop)) is not None and time.thread_time() - began >= ENOUGH:  # noqa: ASYNC110
         await asyncio.sleep(0)
     if began is None:
         _began[loop] = time.thread_time()

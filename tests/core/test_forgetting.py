@@ -279,7 +279,8 @@ async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forg
     loaded = await office.session(SHARED)
     loaded.keep_to(office.turns.fence(following))
     async with asyncio.timeout(10):
-        while not gone.done() and (await office.turns.running()).get(following.id) != "stop":
+        # as a worker looks
+        while not gone.done() and (await office.turns.running()).get(following.id) != "stop":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     if not gone.done():  # it waits for this one as well, that has read his words
         reply = replied("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})
