@@ -113,7 +113,7 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         pruning = Pruning(database, days=settings.turns_kept_days)
         await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
         await stack.enter_async_context(_beside(money.spending.run(), name="spending"))
-        retention = Retention(database, days=settings.retention_days)
+        retention = Retention(database, money.spending.prices, days=settings.retention_days)
         await stack.enter_async_context(_beside(retention.run(), name="retention"))
         if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)

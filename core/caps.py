@@ -127,7 +127,7 @@ class Caps:
         """Those that are set."""
         limits = self._limits
         if limits.person:
-            yield from (_Cap(limits.person, PersonCapError, {"person": person}) for person in sorted(meter.people))
+            yield from (_Cap(limits.person, PersonCapError, {"person": person}) for person in sorted(meter.people) if person)
         if limits.place:
             yield _Cap(limits.place, PlaceCapError, {"place": meter.place})
         if limits.model:

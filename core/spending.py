@@ -65,11 +65,14 @@ class Spending:
 
     Args:
         prices: what models cost when their calls are counted.
+
+    Attributes:
+        prices: the same.
     """
 
     def __init__(self, database: Database, prices: Prices, *, every: float = EVERY) -> None:
         self._database = database
-        self._prices = prices
+        self.prices = prices
         self._every = every
 
     async def run(self) -> None:
@@ -90,7 +93,7 @@ class Spending:
         counted = STEP
         while counted == STEP:
             async with self._database.write() as connection:
-                counted = await count(connection, self._prices)
+                counted = await count(connection, self.prices)
         ended = reservations.c.turn.not_in(sa.select(turns.c.id).where(turns.c.cost.is_(None)))
         async with self._database.write() as connection:  # of what a tool asked when its turn had ended
             await connection.execute(sa.delete(reservations).where(ended))
@@ -102,7 +105,7 @@ class Spending:
             StoreError: the database cannot be used.
         """
         async with self._database.write() as connection:
-            await count(connection, self._prices, turns.c.id == turn_id)
+            await count(connection, self.prices, turns.c.id == turn_id)
 
     async def spent(
         self,
@@ -208,17 +211,52 @@ def shared(calls: Sequence[ModelCall], people: Mapping[str, str], prices: Prices
             yield person, model, Spent(person, people.get(person, ""), **parts)
 
 
-async def forget(connection: AsyncConnection, person: str) -> None:
-    """Keep what a person has spent as nobody's, as a part of the caller's transaction.
+async def count_all(connection: AsyncConnection, prices: Prices, *which: sa.ColumnElement[bool]) -> None:
+    """Count all of these turns that have ended, before they are deleted in the caller's transaction."""
+    while await count(connection, prices, *which) == STEP:
+        pass
+
+
+async def forget_person(connection: AsyncConnection, prices: Prices, person: str) -> None:
+    """Keep what somebody has spent as nobody's, as a part of the caller's transaction: what is counted, and what a turn
+    still has to tell. What was asked at a place that is his alone is of no place then.
 
     Args:
-        person: the platform's id behind the platform's name, as in `slack:U1`.
+        person: the id that his platform has for him.
     """
-    his = spending.c.person == person
-    rows = (await connection.execute(sa.select(spending).where(his).order_by(*spending.primary_key))).all()
-    await connection.execute(sa.delete(spending).where(his))
-    for row in rows:
-        await _add(connection, {**row._mapping, "person": "", "name": ""})
+    tells = sa.cast(turns.c.usage, sa.Text).contains(person, autoescape=True)
+    await count_all(connection, prices, tells)
+    for id_, usage in (await connection.execute(sa.select(turns.c.id, turns.c.usage).where(tells))).all():
+        people = {("" if ends_in(key, person) else key): name for key, name in usage.get("people", {}).items()}
+        where = "" if ends_in(usage.get("place", ""), person) else usage.get("place", "")
+        left = {**usage, "people": people | ({"": ""} if "" in people else {}), "place": where}
+        await connection.execute(sa.update(turns).where(turns.c.id == id_).values(usage=left))
+    await _moved(connection, is_of(spending.c.person, person), person="", name="")
+    await _moved(connection, is_of(spending.c.place, person), place="")
+    his = is_of(reservations.c.person, person) | is_of(reservations.c.place, person)
+    await connection.execute(sa.delete(reservations).where(his))
+
+
+async def forget_people(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> None:
+    """Keep these rows of `spending` as nobody's, as a part of the caller's transaction."""
+    await _moved(connection, which & (spending.c.person != ""), person="", name="")
+
+
+def is_of(column: sa.ColumnElement[str], person: str) -> sa.ColumnElement[bool]:
+    """Whether a column has somebody's id, by itself or as the last part of what it has."""
+    return (column == person) | column.endswith(f":{person}", autoescape=True)
+
+
+def ends_in(text: str, person: str) -> bool:
+    """The same of a text."""
+    return text == person or text.endswith(f":{person}")
+
+
+async def _moved(connection: AsyncConnection, which: sa.ColumnElement[bool], **to: str) -> None:
+    """Give rows of `spending` other keys: what has the same key then is added up."""
+    taken = await connection.execute(sa.delete(spending).where(which).returning(*spending.c))
+    for row in sorted(taken.mappings().all(), key=lambda row: [row[column.name] for column in spending.primary_key]):
+        await _add(connection, {**row, **to})
 
 
 def _part(total: int, nth: int, of: int) -> int:

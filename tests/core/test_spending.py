@@ -13,7 +13,7 @@ from core.inbox import Inbox
 from core.metering import Meter, ModelCall
 from core.prices import Prices
 from core.pruning import Pruning
-from core.spending import FIRST, Spending, Spent, forget, shared
+from core.spending import FIRST, Spending, Spent, forget_person, shared
 from core.states import Ended
 from core.store.schema import reservations, spending
 from core.store.schema import turns as turns_table
@@ -173,7 +173,7 @@ async def test_who_is_forgotten_has_no_name_in_it_and_the_sums_stay(
     before = await books.spent(since=FIRST)
     for author in ("ada", "bob"):
         async with database.write() as connection:
-            await forget(connection, f"slack:{author}")
+            await forget_person(connection, PRICES, author)
     assert await books.spent(since=FIRST) == before
     assert [(each.key, each.name) for each in await books.spent("person", since=FIRST)] == [("", "")]
     assert await books.names(["slack:ada"]) == {}
