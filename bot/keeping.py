@@ -18,6 +18,7 @@ from core.errors import SettingsError, StoreError
 from core.export import pieces, runs
 from core.forgetting import Forgetting, Survey, Wish, wipe
 from core.prices import Prices
+from core.spending import Spending
 from core.store.database import Database
 from core.store.migrate import pending, verify
 
@@ -39,7 +40,8 @@ def export(
 ) -> None:
     """Print what is stored of a conversation."""
 
-    async def work(database: Database, _settings: configuration.Settings) -> None:
+    async def work(database: Database, settings: configuration.Settings) -> None:
+        await Spending(database, Prices(settings.prices_file)).count()  # so that it is told with each turn
         async with aclosing(pieces(database, session, form.value)) as told:
             is_empty = True
             async for piece in told:

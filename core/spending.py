@@ -7,13 +7,13 @@ for that while it runs; a round looks for the turns that have ended since.
 import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.metering import ModelCall, calls_in, day_of
+from core.metering import Meter, ModelCall, calls_in, day_of
 from core.prices import Prices
 from core.secrets import traced
 from core.store.database import Database
@@ -34,6 +34,9 @@ FIRST, LAST = "0001-01-01", "9999-12-31"
 By = Literal["person", "place", "model", "day"]
 
 _SUMS = ("calls", "input", "output", "cached", "unpriced", "cost")
+
+#: What is to be added to a row, by its key: a name and the sums.
+_Added = dict[tuple[str, str, str, str], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,29 @@ class Spending:
         async with self._database.write() as connection:
             await count(connection, self.prices, turns.c.id == turn_id)
 
+    async def add(self, meter: Meter) -> None:
+        """Count what was asked for a turn when it had ended, as a summary is: it is told and shared out with the rest.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        if not (calls := [replace(call, is_summary=True) for call in meter.calls]):
+            return
+        this = turns.c.id == meter.turn
+        async with self._database.write() as connection:
+            await count(connection, self.prices, this)
+            turn = (await connection.execute(sa.select(turns).where(this).with_for_update())).one_or_none()
+            usage = (turn.usage if turn is not None else None) or {"place": meter.place}  # of whom is forgotten, nobody
+            added = _Added()
+            cost = _share_out(added, usage, calls, self.prices, meter.day)
+            await _enter(connection, added)
+            if turn is not None and turn.cost is not None:
+                sums = {name: usage.get(name, 0) + count for name, count in asdict(meter.usage).items()}
+                told = [*usage.get("calls", ()), *(call.to_json() for call in calls)]
+                left = {"cost": turn.cost + cost, "usage": {**usage, **sums, "calls": told}}
+                await connection.execute(sa.update(turns).where(this).values(left))
+            await connection.execute(sa.delete(reservations).where(reservations.c.turn == meter.turn))
+
     async def spent(
         self,
         by: By | None = None,
@@ -169,25 +195,38 @@ async def count(connection: AsyncConnection, prices: Prices, *which: sa.ColumnEl
     ended = (await connection.execute(query)).all()
     if not ended:
         return 0
-    added, costs = dict[tuple[str, str, str, str], list[Any]](), list[dict[str, Any]]()
+    added, costs = _Added(), list[dict[str, Any]]()
     for turn in ended:
         usage = turn.usage or {}
-        shares = list(shared(calls_in(usage), usage.get("people", {}), prices))
-        costs.append({"the_turn": turn.id, "the_cost": sum(share.cost for _, _, share in shares)})
-        day, place = str(usage.get("day") or day_of(turn.created_at)), str(usage.get("place", ""))
-        for person, model, share in shares:
-            key = day, person, place, model
-            row = added.setdefault(key, ["", *(0 for _ in _SUMS)])
-            row[0] = share.name or row[0]
-            for nth, name in enumerate(_SUMS, 1):
-                row[nth] += getattr(share, name)
+        day = str(usage.get("day") or day_of(turn.created_at))
+        costs.append({"the_turn": turn.id, "the_cost": _share_out(added, usage, calls_in(usage), prices, day)})
     cost = sa.update(turns).where(turns.c.id == sa.bindparam("the_turn")).values(cost=sa.bindparam("the_cost"))
     await connection.execute(cost, costs)
+    await _enter(connection, added)
+    await connection.execute(sa.delete(reservations).where(reservations.c.turn.in_([turn.id for turn in ended])))
+    return len(ended)
+
+
+def _share_out(added: _Added, usage: Mapping[str, Any], calls: Sequence[ModelCall], prices: Prices, day: str) -> int:
+    """Add what calls come to, for those who have asked; their cost.
+
+    Args:
+        usage: says who that is, and where (`Meter.to_json`).
+    """
+    cost, place = 0, str(usage.get("place", ""))
+    for person, model, share in shared(calls, usage.get("people", {}), prices):
+        row = added.setdefault((day, person, place, model), ["", *(0 for _ in _SUMS)])
+        row[0] = share.name or row[0]
+        for nth, name in enumerate(_SUMS, 1):
+            row[nth] += getattr(share, name)
+        cost += share.cost
+    return cost
+
+
+async def _enter(connection: AsyncConnection, added: _Added) -> None:
     for key in sorted(added):  # in one order, so that two that count do not wait for each other
         columns = ("day", "person", "place", "model", "name", *_SUMS)
         await _add(connection, dict(zip(columns, (*key, *added[key]), strict=True)))
-    await connection.execute(sa.delete(reservations).where(reservations.c.turn.in_([turn.id for turn in ended])))
-    return len(ended)
 
 
 def shared(calls: Sequence[ModelCall], people: Mapping[str, str], prices: Prices) -> Iterator[tuple[str, str, Spent]]:
@@ -199,13 +238,13 @@ def shared(calls: Sequence[ModelCall], people: Mapping[str, str], prices: Prices
         sums = dict.fromkeys(_SUMS, 0)
         for call in calls:
             if call.model == model:
-                cost, written = prices.cost(call), call.output + call.thinking
+                cost, unpriced = prices.bill([call])
                 sums["calls"] += 1
                 sums["input"] += call.input
-                sums["output"] += written
+                sums["output"] += call.output + call.thinking
                 sums["cached"] += call.cached
-                sums["unpriced"] += call.input + written if cost is None else 0
-                sums["cost"] += cost or 0
+                sums["unpriced"] += unpriced
+                sums["cost"] += cost
         for nth, person in enumerate(askers):
             parts = {name: _part(total, nth, len(askers)) for name, total in sums.items()}
             yield person, model, Spent(person, people.get(person, ""), **parts)

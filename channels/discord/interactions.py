@@ -130,8 +130,9 @@ class Interactions:
         take that any more, in the conversation.
         """
         asked = errand.what["asker"]
-        asker = Asker(**{**asked, "until": inf, "spots": tuple(asked["spots"])})
-        refused = await self._intake.refusal(*_seen_by(errand), is_owed=True)
+        visitor, spot = _seen_by(errand)
+        asker = Asker(**{**asked, "until": inf, "spots": tuple(asked["spots"]), "visitor": visitor})
+        refused = await self._intake.refusal(visitor, spot, is_owed=True)
         if refused is None:
             said = await self._intake.commands.run(errand.what["name"], errand.what["argument"], asker)
         else:
