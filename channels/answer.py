@@ -9,12 +9,14 @@ from types import MappingProxyType
 from typing import Any
 
 from channels import words
-from channels.apologies import Apologies, level, marked
+from channels.apologies import Apologies, cause_of, level, marked
 from channels.asking import Asking
+from channels.astray import clearing
 from channels.attachments import ALLOWANCE, Allowance
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
 from channels.context import Context
+from channels.delays import Delays
 from channels.door import Door
 from channels.language import Language
 from channels.reply import MOST_MESSAGES, Reply
@@ -95,6 +97,7 @@ class Answerer:
             runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
         )
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
+        self._delays: dict[str, Delays] = {}
         self._clerks: dict[str, Clerk] = {}  # what is taken down of what runs here, by turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
@@ -118,12 +121,16 @@ class Answerer:
                     place.waited()
                 if place is not surface:
                     await place.begun()
+            if turn.attempt > 1:  # whose it was may only be slow
+                surface.doubt()
             known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
             if known != turn.chunks:
                 await keep(known)
             files = await self._made(turn) if turn.text is not None else ()
+            delays = self._delays[turn.id] = Delays(turn)
             async with (
                 Language(channel.locale(turn.inbound)) as language,
+                clearing(self._conversations, turn.id, surface) as astray,
                 Reply(
                     surface,
                     known=known,
@@ -132,6 +139,8 @@ class Answerer:
                     most=self._most_messages,
                     say=language.now,
                     controls=await self._while_it_runs(turn, language.now),
+                    seen=delays.seen,
+                    astray=astray,
                 ) as reply,
             ):
                 self._replies[turn.id] = reply
@@ -141,10 +150,11 @@ class Answerer:
             raise
         except Exception as error:
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
-            await self._turns.end(turn, "failed", error=_cause(error), receipt=self._receipt(turn))
+            await self._turns.end(turn, "failed", error=cause_of(error), receipt=self._receipt(turn))
         finally:
             self._replies.pop(turn.id, None)
             self._clerks.pop(turn.id, None)
+            self._delays.pop(turn.id, None)
             self._revised.discard(turn.id)
 
     async def reshow(self, turn_id: str, *, ending: str = "") -> None:
@@ -247,14 +257,15 @@ class Answerer:
                     done = await self._agent_said(turn, reply)
             finally:
                 await language.known()
-            text, asked = marked(reply.text, done.calls, reply.say), list[Approval]()
+            text = marked(reply.text, done.calls, reply.say)
             files = await self._made(turn)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
                 asked = await self._approvals.answered(turn, text, turn.meter.to_json(), done.asks, clerk.receipt)
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                await self._turns.answered(turn, text, turn.meter.to_json(), clerk.receipt)
+                is_kept = await self._turns.answered(turn, text, turn.meter.to_json(), clerk.receipt)
+                asked = [] if is_kept else None
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -264,7 +275,9 @@ class Answerer:
         except Exception as error:
             log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
             sentence = await self._apologies.why(error, turn, reply.say)
-            return await self._close(turn, reply, sentence, "failed", _cause(error))
+            return await self._close(turn, reply, sentence, "failed", cause_of(error))
+        if asked is None:
+            return await self._cancelled(turn, reply, turns.ANEW)
         return await self._show(turn, reply, text, files, asked)
 
     async def _agent_said(self, turn: Turn, reply: Reply) -> StreamEvent:
@@ -340,8 +353,10 @@ class Answerer:
                         await reply.close(reply.said.rstrip(), ending=ending, controls=controls)
                     except SurfaceError as error:
                         log.warning("turn %s: its reply does not say that it is handed back: %s", turn.id, error)
+                await reply.leave()
                 await self._turns.hand_back(turn)
             case turns.ANEW:
+                await reply.leave()  # whoever goes on with it finds all that this one has shown
                 await self._turns.hand_back(turn)
 
     async def _close(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:
@@ -364,7 +379,9 @@ class Answerer:
         """Show the final text, and below it, each in a message of its own, what people are asked for."""
         controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
         await reply.close(text, controls=controls, files=files)
+        self._delays[turn.id].ended()
         for approval in asked:
+            await self._turns.hold(turn)
             await self.reask(approval)
         await self._turns.end(turn, "done")
 
@@ -377,8 +394,3 @@ class Answerer:
         if turn.run is not None:  # what somebody has decided is done, and not once more
             extras = extras - {"regenerate"}
         return under_answer(turn.id, say, extras, is_revised=turn.id in self._revised)
-
-
-def _cause(error: Exception) -> str:
-    """For operators, and free of secrets."""
-    return f"{type(error).__name__}: {error}" if isinstance(error, ParleyError) else type(error).__name__

@@ -45,6 +45,11 @@ def level(error: Exception) -> int:
     return logging.INFO if isinstance(error, CapError) else logging.ERROR
 
 
+def cause_of(error: Exception) -> str:
+    """For operators, and free of secrets."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, ParleyError) else type(error).__name__
+
+
 def marked(text: str, calls: Sequence[ModelCall], say: Words) -> str:
     """An answer, with a line below it if a model has given it that stood in for another."""
     answered = [call for call in calls if not call.error]

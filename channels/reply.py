@@ -13,7 +13,9 @@ from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priori
 from channels.planner import Planner
 from channels.words import Words
 from core.endings import closed
+from core.errors import TurnLostError
 from core.media import size
+from core.rounds import room
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,14 @@ async def _at_will() -> None:
     """Nobody else may come to show the reply."""
 
 
+#: Called with whether there is text in what is shown.
+Seen = Callable[[bool], None]
+
+
+def _unnoted(_has_text: bool) -> None:
+    """Nobody wants to know."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Move:
     """What is to be shown next: see `Surface.ready`."""
@@ -62,6 +72,8 @@ class Reply:
         most: how many messages it may have. Of a longer text they show the beginning, and a file the whole.
         say: the language of what it says in the bot's own name.
         controls: the buttons under it while it grows.
+        seen: called whenever something is shown.
+        astray: takes the ids of messages that were posted while another process took the reply, and may be nobody's.
     """
 
     def __init__(
@@ -74,13 +86,17 @@ class Reply:
         most: int = MOST_MESSAGES,
         say: Words = words.ENGLISH,
         controls: Sequence[Button] = (),
+        seen: Seen = _unnoted,
+        astray: list[str] | None = None,
     ) -> None:
         self._surface = surface
+        self._seen = seen
         self._known = list(known)
         self._keep = keep
         self._hold = hold
         self._most = most
         self.say = say
+        self._astray = [] if astray is None else astray
         self._ending = ""
         self._files: list[File] = []
         self._controls = controls
@@ -119,7 +135,11 @@ class Reply:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End what was not closed: the call in flight ends by itself, and no other is made."""
+        """End what was not closed."""
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Show no more of it: the call in flight ends by itself, and no other is made."""
         if self._writer is None:
             return
         self._is_abandoned = True
@@ -215,6 +235,7 @@ class Reply:
         with self._surface.live():
             while not self._is_abandoned:
                 self._grown.clear()
+                await room()
                 await self._planner.catch_up()
                 move = self._move(is_first)
                 if move is None:
@@ -225,10 +246,11 @@ class Reply:
                 if not await self._may_go(move):
                     continue
                 await self._hold()
+                await room()
                 await self._planner.catch_up()
                 self._changed.clear()
                 is_last, since, self._since = self._final is not None, self._since, None
-                before, self._settled = self._settled, self._planner.full
+                before, self._settled, has_text = self._settled, self._planner.full, bool(self._planner.text)
                 plan = self._plan(before, self._final if self._final is not None else move.priority)
                 try:
                     shown = await self._surface.show(plan, tuple(self._known), self._record)
@@ -239,6 +261,8 @@ class Reply:
                     if is_first:
                         await self._surface.begun()
                         is_first = False
+                if shown:
+                    self._seen(has_text)
                 count = len(plan.chunks) + len(plan.files)
                 if shown and len(self._known) > count:
                     del self._known[count:]
@@ -334,7 +358,11 @@ class Reply:
 
     async def _record(self, position: int, message_id: str) -> None:
         self._known[position:] = [message_id, *self._known[position + 1 :]]
-        await self._keep(self._known)
+        try:
+            await self._keep(self._known)
+        except TurnLostError:
+            self._astray.append(message_id)
+            raise
 
 
 def _now() -> float:

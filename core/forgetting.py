@@ -46,6 +46,9 @@ from core.waiting import is_under_way, is_waiting
 PATIENCE = 15.0
 LOOK = 0.1
 
+#: How often that is done for a conversation in which a new turn has begun by then.
+ROUNDS = 5
+
 #: What the inbox says of a message of which it keeps nothing but the key.
 FORGOTTEN = "forgotten"
 
@@ -126,13 +129,7 @@ class Forgetting:
             await self.session(session)
         for session in survey.parts:
             if wish.person:
-                await self._end(session, STOP)
-                async with self._database.write() as connection:
-                    await _hold(connection, session)
-                    await forget_person(connection, self._prices, wish.person)
-                    await redact(connection, session, await person_in(connection, session, wish.person))
-                    await _drop_unused(connection, session)
-                    await connection.execute(sa.delete(memories).where(memories.c.session == session))
+                await self._redact(session, wish.person)
             else:
                 await self.trim(session, wish.before)
         if wish.person:
@@ -209,8 +206,22 @@ class Forgetting:
             await _drop_unused(connection, session_id)
         return True
 
-    async def _end(self, session_id: str, reason: str) -> None:
-        """End what runs in a session and what waits there."""
+    async def _redact(self, session_id: str, person: str) -> None:
+        """Take a person out of a conversation while nothing runs there that has read what he said."""
+        for left in reversed(range(ROUNDS)):
+            await self._end(session_id, STOP, person)
+            async with self._database.write() as connection:
+                await _hold(connection, session_id)
+                if left and await _runs(connection, session_id):  # it was begun meanwhile
+                    continue
+                await forget_person(connection, self._prices, person)
+                await redact(connection, session_id, await person_in(connection, session_id, person))
+                await _drop_unused(connection, session_id)
+                await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
+                return
+
+    async def _end(self, session_id: str, reason: str, person: str = "") -> None:
+        """End what runs in a session, and what waits there: of a person, if one is given; else all, in a reset."""
         async with self._database.write() as connection:
             await _hold(connection, session_id)
             if reason == RESET:  # whatever still runs belongs to a generation that is over
@@ -218,20 +229,23 @@ class Forgetting:
                 await connection.execute(next_one.values(generation=sessions.c.generation + 1))
             here = (turns.c.session == session_id) & is_under_way(turns)
             asked = sa.update(turns).where(here).values(cancel=reason).returning(turns.c.id)
-            for turn in (await connection.execute(asked)).scalars().all():
+            ended = (await connection.execute(asked)).scalars().all()
+            for turn in ended:
                 await self._notices.post(connection, f"{turn} {reason}")
+            waiting = (inbox.c.session == session_id) & is_waiting(inbox)
             if reason == RESET:
-                waiting = (inbox.c.session == session_id) & is_waiting(inbox)
                 await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
-        await self._rest(session_id)
+            elif person:
+                await _bury(connection, waiting & (inbox.c.author == person))
+        await self._rest(session_id, turns.c.id.in_(ended))
 
-    async def _rest(self, session_id: str) -> None:
-        """Wait until nothing runs there any more, or nobody is there who could end it."""
+    async def _rest(self, session_id: str, which: sa.ColumnElement[bool] = sa.true()) -> None:  # noqa: B008 - a constant
+        """Wait until nothing of it runs there any more, or nobody is there who could end it."""
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             async with self._database.read() as connection:
                 at_work = sa.select(workers.c.id).where(workers.c.lease > self._database.now)
-                here = (turns.c.session == session_id) & is_under_way(turns) & turns.c.owner.in_(at_work)
+                here = (turns.c.session == session_id) & which & is_under_way(turns) & turns.c.owner.in_(at_work)
                 if (await connection.execute(sa.select(turns.c.id).where(here))).first() is None:
                     return
             await asyncio.sleep(LOOK)

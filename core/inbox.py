@@ -102,12 +102,11 @@ class Inbox:
             if await is_known(connection, inbound.event_key):
                 return Accepted.KNOWN
             until = await self._rates.spent_until(connection, author=inbound.author, place=inbound.place)
-            if until is None:
-                accepted = await self._keep(connection, inbound)
-                await self._turns.announce(connection)
-                return accepted
-            await _note(connection, inbound, LIMITED)
-            return Limited(until)
+            if until is not None:
+                await _note(connection, inbound, LIMITED)
+                return Limited(until)
+            await self._turns.announce(connection)  # it is told when this is committed
+            return await self._keep(connection, inbound)
 
         return await self._write(work)
 
@@ -169,7 +168,7 @@ class Inbox:
 
     async def _spent_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
         place = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
-        where: str = (await connection.execute(place)).scalar_one_or_none() or ""
+        where = (await connection.execute(place)).scalar_one_or_none() or ""
         return await self._rates.spent_until(connection, author=author, place=where)
 
     async def revise(self, event_key: str, text: str, *, calls: bool = False) -> Revised | Taken:

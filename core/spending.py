@@ -13,8 +13,9 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core import metrics
 from core.metering import Meter, ModelCall, calls_in, day_of
-from core.prices import Prices
+from core.prices import DOLLAR, Prices
 from core.secrets import traced
 from core.store.database import Database
 from core.store.schema import reservations, spending, turns
@@ -219,6 +220,7 @@ def _share_out(added: _Added, usage: Mapping[str, Any], calls: Sequence[ModelCal
         row[0] = share.name or row[0]
         for nth, name in enumerate(_SUMS, 1):
             row[nth] += getattr(share, name)
+        metrics.cost.add(share.cost / DOLLAR, {"model": model})
         cost += share.cost
     return cost
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from core.errors import StoreError, TurnLostError
 from core.secrets import traced
+from core.tracing import running
 from core.turn import Turn
 from core.turns import LOST, SHUTDOWN, Turns
 
@@ -64,6 +65,11 @@ class Worker:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
 
+    @property
+    def busy(self) -> int:
+        """How many turns run."""
+        return len(self._running)
+
     def wake(self) -> None:
         """There may be something to do."""
         self._wake.set()
@@ -87,7 +93,7 @@ class Worker:
                 self._wake.clear()
                 try:
                     await self._claim()
-                except StoreError as error:
+                except Exception as error:  # whatever it is: it is no reason to answer nobody any more
                     log.error("cannot look for waiting messages; trying again in %s s: %s", self._poll, traced(error))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._poll):
@@ -154,7 +160,8 @@ class Worker:
     async def _run(self, turn: Turn, after: float) -> None:
         try:
             await _sleep(after)
-            await self._answer(turn)
+            with running(turn.id, turn.session_id, turn.inbound.channel, turn.kind):
+                await self._answer(turn)
         except asyncio.CancelledError:
             log.info("turn %s was cancelled", turn.id)
         except TurnLostError:

@@ -85,6 +85,9 @@ class Place:
     def tell(self) -> Uses:
         return {}
 
+    def left(self) -> float:
+        return 1.0
+
     def share(self, others: Sequence[Uses]) -> None:
         return
 
@@ -133,6 +136,12 @@ class _Board:
 
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         return list(recorded)
+
+    def doubt(self) -> None:
+        return
+
+    async def clear(self, message_ids: Sequence[str]) -> None:
+        return
 
     async def say(self, text: str, file: File | None = None) -> None:
         return

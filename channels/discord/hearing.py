@@ -174,8 +174,14 @@ def spots(guild: int | None, channel: discord.abc.Snowflake) -> tuple[str, ...]:
     """What rules on places may call a channel: see `Inbound`."""
     if guild is None:
         return (str(channel.id), f"{NAME}:dm", "dm")
-    parent = (channel.parent or channel) if isinstance(channel, discord.Thread) else channel
-    ids = (channel.id, parent.id, getattr(parent, "category_id", None), guild)
+    parent: int | None = None
+    above = channel
+    if isinstance(channel, discord.Thread):
+        parent, above = (
+            channel.parent_id,
+            channel.parent or discord.Object(channel.parent_id),
+        )  # Discord may not tell it
+    ids = (channel.id, parent, getattr(above, "category_id", None), guild)
     return tuple(dict.fromkeys(str(id_) for id_ in ids if id_ is not None))
 
 

@@ -54,7 +54,8 @@ async def test_who_asked_is_told_by_a_button_a_command_and_the_menu_of_a_message
         failed = rf'Tool `forecast` has failed {took}: `{{"day": "never"}}`; it said: `forecast failed: LookupError'
         assert re.search(failed, told)
         assert "Time: the first word after" in told
-        assert "Tokens: " in told
+        assert "Model: `" in told
+        assert re.search(r"\n- Cost: \$\d", told)
         ways = [await by_command(talk), await by_command(talk, turn=turn.id)]
         ways += [await by_menu(talk, message) for message in (question, talk.replies()[0])]
         assert ways == [told] * 4

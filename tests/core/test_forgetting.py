@@ -294,6 +294,35 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
     assert await office.holds("vermilion umbrella") == []
 
 
+async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forgotten(
+    office: Office, database: Faulty
+) -> None:
+    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await office.inbox.accept(inbound("harmless teapot", session=SHARED, author="U0GRACE"))
+    (turn,) = await office.turns.claim(1)
+    await office.inbox.accept(inbound("my vermilion umbrella", session=SHARED, author="U0ZOFIA"))
+    await office.inbox.accept(inbound("tea?", session=SHARED, author="U0GRACE"))
+    gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA")))
+    async with asyncio.timeout(10):
+        while (await office.turns.running()).get(turn.id) != "stop":  # noqa: ASYNC110 - as a worker looks
+            await asyncio.sleep(0.01)
+    await office.turns.end(turn, "cancelled", error="stop")
+    (following,) = await office.turns.claim(1)  # at once, as a worker does
+    assert [message.text for message in following.messages] == ["tea?"]
+    loaded = await office.session(SHARED)
+    loaded.keep_to(office.turns.fence(following))
+    async with asyncio.timeout(10):
+        # as a worker looks
+        while not gone.done() and (await office.turns.running()).get(following.id) != "stop":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    if not gone.done():  # it waits for this one as well, that has read his words
+        reply = replied("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})
+        await office.service.append_event(loaded, reply)
+        await office.turns.end(following, "cancelled", error="stop")
+    await asyncio.wait_for(gone, 10)
+    assert await office.holds("vermilion umbrella", "U0ZOFIA") == []
+
+
 async def _age(connection: Any, *, days: float) -> None:
     for table, name in (
         (messages, "created_at"),

@@ -20,7 +20,7 @@ async def age(database: Faulty, *, days: float) -> None:
     at = time.time() - days * DAY
     async with database.write() as connection:
         ended = turns_table.c.finished_at.is_not(None)
-        await connection.execute(sa.update(turns_table).where(ended).values(finished_at=at))
+        await connection.execute(sa.update(turns_table).where(ended).values(finished_at=at, cost=0))
         await connection.execute(sa.update(inbox_table).values(accepted_at=at))
         await connection.execute(sa.update(tool_calls).values(begun_at=at))
 

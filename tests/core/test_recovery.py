@@ -122,7 +122,9 @@ async def test_what_was_said_and_what_is_made_now_is_told_before_it_goes_on(conv
         await reopen(connection, SESSION, "run-1")
     events = await talk.events("go", run_id="run-1")
     assert [(event.type, event.call_id) for event in events] == [
+        ("history", ""),
         ("text_delta", ""),
+        ("tool_past", "c1"),
         ("tool_start", "c2"),
         ("error", "c2"),
         ("tool_end", "c2"),

@@ -171,10 +171,14 @@ async def test_who_is_forgotten_has_no_name_in_it_and_the_sums_stay(
     for author in ("ada", "bob"):
         await spends(turns, await claimed(inbox, turns, author), CALL)
     before = await books.spent(since=FIRST)
+    await spends(turns, await claimed(inbox, turns, "ada", "bob"), CALL)  # which is not counted yet
     for author in ("ada", "bob"):
         async with database.write() as connection:
             await forget_person(connection, PRICES, author)
-    assert await books.spent(since=FIRST) == before
+    async with database.read() as connection:
+        kept = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
+    assert [used["people"] for used in kept] == [{"": ""}] * 3
+    assert (await books.spent(since=FIRST))[0].cost == before[0].cost + COST
     assert [(each.key, each.name) for each in await books.spent("person", since=FIRST)] == [("", "")]
     assert await books.names(["slack:ada"]) == {}
 

@@ -87,7 +87,7 @@ async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tm
         }
         elsewhere = f"slack:{slack.team_id}:{question.channel.id}:{question.ts}"
         for made_up in (f"pick:reset:{elsewhere}", "pick:reset", f"pick:nothing:{elsewhere}"):
-            await bot.channel._commands.pick(body, made_up, (Visitor("slack", body["user"]["id"]), NOWHERE))
+            await bot.channel._commands.pick(body, made_up, (Visitor("slack", slack.people["ada"].id), NOWHERE))
         assert choice.text == words.WHICH_TO_RESET
         assert "reset" not in {row.outcome for row in await bot.inbox_rows()}
 
