@@ -1,7 +1,9 @@
 """What is known of a turn, as operators are shown it."""
 
 from bot import tables
-from core.ledger import Account, Called, Ruling
+from core.ledger import Account, Ruling
+from core.metering import ModelCall
+from core.prices import dollars
 from core.receipt import Receipt, ToolUse
 from core.sessions.history import TURNS
 
@@ -23,12 +25,13 @@ def show(account: Account) -> None:
         "took": tables.span(account.seconds),
         "model": account.model or "the default",
         "tokens": ", ".join(f"{name} {count:,}" for name, count in account.usage.items() if count),
+        "cost": _cost(account),
         "answered again by": ", ".join(account.again),
         **_receipt(account),
     }
     tables.show(f"Turn {account.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
     if account.calls:
-        columns = ["model", "in place of", "took", "read", "cached", "written", "thought", "error"]
+        columns = ["model", "in place of", "took", "read", "cached", "written", "thought", "error", "for"]
         tables.show("Models", columns, [_call(call) for call in account.calls])
     if account.receipt is not None and account.receipt.tools:
         columns = ["tool", "how it ended", "took", "arguments", "error"]
@@ -56,7 +59,13 @@ def _history(account: Account, receipt: Receipt) -> str:
         return ""
     bounds = {"tokens": "there is no room in the budget", "turns": f"no more than {TURNS} turns are sent"}
     cut = f"; {account.left_out:,} older messages left out: {bounds[history.bound]}" if history.bound else ""
+    cut += "; what came before stood in a summary" if history.covers else ""
     return f"{history.messages} messages, {history.tokens:,} of {history.budget:,} tokens{cut}"
+
+
+def _cost(account: Account) -> str:
+    told = [dollars(account.cost)] if account.cost or (account.calls and not account.unpriced) else []
+    return "; ".join([*told, *([f"no price is known for {account.unpriced:,} tokens"] if account.unpriced else [])])
 
 
 def _others(receipt: Receipt) -> str:
@@ -66,9 +75,19 @@ def _others(receipt: Receipt) -> str:
     return f"{others.messages} messages, {others.tokens:,} tokens; {others.left_out} left out"
 
 
-def _call(call: Called) -> list[object]:
+def _call(call: ModelCall) -> list[object]:
     took = tables.span(call.seconds) if call.seconds else ""
-    return [call.model, call.instead_of, took, call.input, call.cached, call.output, call.thinking, call.error]
+    return [
+        call.model,
+        call.instead_of,
+        took,
+        call.input,
+        call.cached,
+        call.output,
+        call.thinking,
+        call.error,
+        "summary" * call.is_summary,
+    ]
 
 
 def _tool(use: ToolUse) -> list[object]:

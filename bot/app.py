@@ -40,6 +40,7 @@ from core.lease import Lease
 from core.ledger import Ledger
 from core.memories import Memories
 from core.places import Places
+from core.prices import Prices
 from core.pruning import Pruning
 from core.refusals import Refusals
 from core.retention import Retention
@@ -120,9 +121,12 @@ async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict
         choice = make_choice(settings)
         stack.push_async_callback(choice.aclose)
         # Before a lease is to be kept: it may take its time.
-        crew = make_crew(settings, choice, Journal(database), await stack.enter_async_context(feeding(database)))
+        prices = Prices(settings.prices_file)
+        crew = make_crew(
+            settings, choice, Journal(database), await stack.enter_async_context(feeding(database, prices))
+        )
         await adopt(database, crew.agents)
-        money = make_money(settings, database, choice.asked)
+        money = make_money(settings, database, prices, choice.asked)
         lease = Lease(database, seconds=settings.lease_seconds)
         await retried(lease.take, what="the lease")
         stack.push_async_callback(lease.give_up)
@@ -130,7 +134,7 @@ async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict
         pruning = Pruning(database, days=settings.turns_kept_days)
         await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
         await stack.enter_async_context(_beside(money.spending.run(), name="spending"))
-        retention = Retention(database, days=settings.retention_days)
+        retention = Retention(database, prices, days=settings.retention_days)
         await stack.enter_async_context(_beside(retention.run(), name="retention"))
         if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
@@ -150,8 +154,15 @@ async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict
         sessions = SessionService(database, counter)
         inbox = Inbox(database, sessions, turns, worker, app=home, rates=settings.rates)
         summarizer = Summarizer(summing(settings, crew, choice), counter)
-        sent = settings.history_tokens if settings.summaries else None
-        compaction = Compaction(database, turns, lease, summarizer, wake=worker.wake, budget=sent)
+        compaction = Compaction(
+            database,
+            turns,
+            lease,
+            summarizer,
+            money.caps,
+            wake=worker.wake,
+            budget=settings.history_tokens if settings.summaries else None,
+        )
         stack.push_async_callback(compaction.aclose)
         conversations = Conversations(
             database,
@@ -187,7 +198,7 @@ async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict
             approvals,
             answerer.reask,
             Errands(database, lease),
-            Ledger(database),
+            Ledger(database, prices),
             Refusals(database),
             money.spending,
             door,

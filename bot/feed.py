@@ -21,8 +21,10 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.models import LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
 
+from core.metering import calls_in
 from core.models.messages import convert_messages
 from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, ToolResult
+from core.prices import DOLLAR, Prices
 from core.secrets import redact
 from core.states import UNDER_WAY
 from core.store.database import Database
@@ -43,12 +45,12 @@ Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def feeding(database: Database) -> AsyncIterator[list[BasePlugin]]:
+async def feeding(database: Database, prices: Prices) -> AsyncIterator[list[BasePlugin]]:
     """What tells the page, as long as this is entered; nothing, unless the sandbox has asked for it."""
     if ADDRESS not in os.environ:
         yield []
         return
-    feed = Feed(os.environ[ADDRESS], database)
+    feed = Feed(os.environ[ADDRESS], database, prices)
     task = asyncio.create_task(feed.keep(), name="feed")
     try:
         yield [feed]
@@ -62,12 +64,14 @@ class Feed(BasePlugin):
 
     Args:
         address: the page's, `http://...`.
+        prices: what models cost.
     """
 
-    def __init__(self, address: str, database: Database) -> None:
+    def __init__(self, address: str, database: Database, prices: Prices) -> None:
         super().__init__(name="parley_feed")
         self._address = address
         self._database = database
+        self._prices = prices
         self._news: asyncio.Queue[str] = asyncio.Queue()
         self._slow = 0.0
         self._told: dict[str, str] = {}
@@ -143,7 +147,7 @@ class Feed(BasePlugin):
             calls = (await connection.execute(asked)).all()
         for row in rows:
             question = redact("\n".join(questions.get(row.origin, ())))
-            self._tell("turn", _turn(row) | ({"question": question} if question else {}))
+            self._tell("turn", _turn(row, self._prices) | ({"question": question} if question else {}))
         for call in calls:
             self._tell("tool", _tool(call, runs[call.run]))
         return any(row.state in UNDER_WAY for row in rows)
@@ -220,7 +224,9 @@ class Feed(BasePlugin):
         return {"messages": len(rows), "tokens": sum(row.tokens for row in rows), "newest": shown}
 
 
-def _turn(row: sa.Row[Any]) -> Json:
+def _turn(row: sa.Row[Any], prices: Prices) -> Json:
+    calls = calls_in(row.usage)
+    cost, unpriced = prices.bill(calls)
     return {
         "id": row.id,
         "session": row.session,
@@ -233,6 +239,7 @@ def _turn(row: sa.Row[Any]) -> Json:
         "text": redact((row.text or "")[:LETTERS]),
         "chunks": len(row.chunks or ()),
         "tokens": row.usage or {},
+        "cost": cost / DOLLAR if calls and (cost or not unpriced) else None,
         "error": row.error or "",
         "others": (row.receipt or {}).get("others"),
         "at": row.created_at,

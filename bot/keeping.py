@@ -17,6 +17,8 @@ from core import exported
 from core.errors import SettingsError, StoreError
 from core.export import pieces, runs
 from core.forgetting import Forgetting, Survey, Wish, wipe
+from core.prices import Prices
+from core.spending import Spending
 from core.store.database import Database
 from core.store.migrate import pending, verify
 
@@ -38,7 +40,8 @@ def export(
 ) -> None:
     """Print what is stored of a conversation."""
 
-    async def work(database: Database) -> None:
+    async def work(database: Database, settings: configuration.Settings) -> None:
+        await Spending(database, Prices(settings.prices_file)).count()  # so that it is told with each turn
         async with aclosing(pieces(database, session, form.value)) as told:
             is_empty = True
             async for piece in told:
@@ -67,8 +70,8 @@ def forget(
     at = before.replace(tzinfo=UTC).timestamp() if before is not None else 0.0
     wish = Wish(session=session, person=user, before=at)
 
-    async def work(database: Database) -> None:
-        forgetting = Forgetting(database)
+    async def work(database: Database, settings: configuration.Settings) -> None:
+        forgetting = Forgetting(database, Prices(settings.prices_file))
         survey = await forgetting.survey(wish)
         for each in survey.whole:
             typer.echo(f"all of   {each}")
@@ -101,14 +104,14 @@ async def _write_files(database: Database, session: str, folder: Path) -> int:
     return count
 
 
-def _run(work: Callable[[Database], Awaitable[None]]) -> None:
+def _run(work: Callable[[Database, configuration.Settings], Awaitable[None]]) -> None:
     """Do it with the database, whether or not the bot runs meanwhile."""
     settings = configuration.load()
     logs.configure("WARNING")
 
     async def main() -> None:
         async with _opened(settings.database) as database:
-            await work(database)
+            await work(database, settings)
 
     asyncio.run(main())
 

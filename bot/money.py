@@ -16,16 +16,15 @@ class Money(NamedTuple):
     caps: Caps
 
 
-def make_money(settings: Settings, database: Database, models: Iterable[str]) -> Money:
+def make_money(settings: Settings, database: Database, prices: Prices, models: Iterable[str]) -> Money:
     """The books and the caps.
 
     Args:
         models: all that the settings have asked.
 
     Raises:
-        SettingsError: the prices cannot be read, or there is a cap and no price for one of the models.
+        SettingsError: there is a cap and no price for one of the models.
     """
-    prices = Prices(settings.prices_file)
     if settings.limits and (unpriced := [model for model in models if prices.price(model) is None]):
         raise SettingsError(
             *(

@@ -17,15 +17,18 @@ import typer
 
 from bot import accounts, logs, tables
 from bot import settings as configuration
-from bot.standing import findings, is_alive
+from bot.standing import NEAR, findings, is_alive
 from core.again import Refused
+from core.caps import Caps
 from core.conversations import Conversations
 from core.errors import ParleyError, StoreError
 from core.inbox import Inbox
 from core.lease import Lease
 from core.ledger import Account, Ledger
 from core.overview import TurnSeen, overview, sessions_seen, turns_seen
+from core.prices import Prices, exact
 from core.sessions.service import SessionService
+from core.spending import Spending
 from core.states import ENDED, State
 from core.stopping import Stopped
 from core.store.database import Database
@@ -60,12 +63,15 @@ class UnknownIdError(ParleyError):
 
 @commands.command()
 def status(as_json: Json = False) -> None:
-    """Show the workers, what runs and waits, and what is slow, stuck, deaf or failing; exit code 1 if anything is."""
+    """Show the workers, what runs and waits, and what is slow, stuck, deaf, failing or near a cap: exit code 1."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         seen, by = await overview(database), holder(database)
         names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
-        wrong = list(findings(seen, holder=by, time_limit=settings.turn_seconds, platforms=names))
+        prices = Prices(settings.prices_file)
+        caps = await Caps(database, prices, Spending(database, prices), settings.limits).near(NEAR)
+        told = findings(seen, holder=by, time_limit=settings.turn_seconds, platforms=names, caps=caps)
+        wrong = list(told)
         if as_json:
             workers = [{**asdict(worker), "is_alive": is_alive(worker, by)} for worker in seen.workers]
             tables.dump({**asdict(seen), "workers": workers, "findings": wrong, "is_well": not wrong})
@@ -158,10 +164,11 @@ def list_sessions(
 def why(turn: Id, as_json: Json = False) -> None:
     """Show what a turn was made of, by its id, as an apology shows it, or by how that begins."""
 
-    async def work(database: Database, _settings: configuration.Settings) -> int:
-        account = await _account(database, turn)
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        account = await _account(_ledger(database, settings), turn)
         if as_json:
-            tables.dump(account)
+            told = asdict(account)
+            tables.dump({**told, "dollars": exact(told.pop("cost"))})
         else:
             accounts.show(account)
         return 0
@@ -174,7 +181,7 @@ def retry(turn: Id, wait: Wait = 10.0) -> None:
     """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        account = await _account(database, turn)
+        account = await _account(_ledger(database, settings), turn)
         inbox, _ = await _hands(database, settings, account)
         done = await inbox.again(account.id, author=None, kind="retry")
         if isinstance(done, Refused):
@@ -182,7 +189,14 @@ def retry(turn: Id, wait: Wait = 10.0) -> None:
                 raise ParleyError(f"turn {account.id} is {account.state}: only what failed is tried again")
             newer = f": `parley why {account.again[-1]}`" if account.again else ""
             raise ParleyError(f"turn {account.id} was tried again before, or its conversation was started over{newer}")
-        return await _waited(database, account, wait, lambda now: bool(now.again), "is being tried again")
+        return await _waited(
+            database,
+            _ledger(database, settings),
+            account,
+            wait,
+            is_done=lambda now: bool(now.again),
+            what="is being tried again",
+        )
 
     _run(work, "trying again")
 
@@ -192,11 +206,18 @@ def cancel(turn: Id, wait: Wait = 10.0) -> None:
     """Have a turn ended that has not ended, as the button does: what was said so far stays."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        account = await _account(database, turn)
+        account = await _account(_ledger(database, settings), turn)
         _, conversations = await _hands(database, settings, account)
         if await conversations.stop_turn(account.id, None) is not Stopped.DONE:
             raise ParleyError(f"turn {account.id} is {account.state}: there is nothing to end")
-        return await _waited(database, account, wait, lambda now: now.state in ENDED, "is ended")
+        return await _waited(
+            database,
+            _ledger(database, settings),
+            account,
+            wait,
+            is_done=lambda now: now.state in ENDED,
+            what="is ended",
+        )
 
     _run(work, "ending")
 
@@ -233,7 +254,11 @@ async def _opened(settings: configuration.Settings) -> AsyncIterator[Database]:
         await database.aclose()
 
 
-async def _account(database: Database, given: str) -> Account:
+def _ledger(database: Database, settings: configuration.Settings) -> Ledger:
+    return Ledger(database, Prices(settings.prices_file))
+
+
+async def _account(ledger: Ledger, given: str) -> Account:
     """The turn that is meant.
 
     Raises:
@@ -245,7 +270,6 @@ async def _account(database: Database, given: str) -> Account:
             f"{tables.plain(given)[:40]!r} is no id of a turn: it has up to 10 of 0-9 and a-f, as an apology shows it; "
             "`parley turns` lists them"
         )
-    ledger = Ledger(database)
     found = await ledger.matching(id_, _NAMED)
     if len(found) > 1 and id_ not in found:
         raise UnknownIdError(f"several turns begin with {id_}: {', '.join(found)}; write more of it")
@@ -271,10 +295,16 @@ async def _never(turn: Turn) -> None:
 
 
 async def _waited(
-    database: Database, account: Account, seconds: float, is_done: Callable[[Account], bool], what: str
+    database: Database,
+    ledger: Ledger,
+    account: Account,
+    seconds: float,
+    *,
+    is_done: Callable[[Account], bool],
+    what: str,
 ) -> int:
     """Wait until a worker has done what was asked for."""
-    ledger, until = Ledger(database), time.monotonic() + seconds
+    until = time.monotonic() + seconds
     seen = await overview(database)
     works = any(is_alive(worker, holder(database)) for worker in seen.workers)
     while works:

@@ -1,9 +1,11 @@
 """How a running bot stands: what is slow, stuck, deaf or failing, and what to do about it."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from core.caps import Near
 from core.overview import Overview, TurnSeen, WorkerSeen
+from core.prices import dollars
 
 #: Seconds after which a turn is slow, and after which what waits in a free session is.
 SLOW, UNTAKEN = 60.0, 15.0
@@ -13,6 +15,15 @@ GRACE = 30.0
 
 #: Seconds since all was heard after which a platform counts as deaf.
 DEAF = 180.0
+
+#: The part of a cap from which on it is told of, the setting of each, and by what its sums are shown.
+NEAR = 0.8
+_CAPS: Mapping[str, tuple[str, str]] = {
+    "person": ("CAP_PER_PERSON_DAY", "person"),
+    "place": ("CAP_PER_PLACE_DAY", "place"),
+    "model": ("CAP_PER_MODEL_DAY", "model"),
+    "all": ("CAP_DAY", "person"),
+}
 
 #: What to do about what turns have failed with.
 ADVICE: Mapping[str, str] = {
@@ -40,7 +51,7 @@ class Finding:
     """Something that is not as it should be.
 
     Attributes:
-        kind: `dead`, `stuck`, `slow`, `waiting`, `deaf` or `failing`.
+        kind: `dead`, `stuck`, `slow`, `waiting`, `deaf`, `failing` or `budget`.
         about: the id or the name of what it is about.
         line: what is wrong.
         todo: what to do about it.
@@ -61,13 +72,21 @@ def is_alive(worker: WorkerSeen, holder: str | None) -> bool:
     return holder is not None if worker.left is None else worker.left > 0
 
 
-def findings(seen: Overview, *, holder: str | None, time_limit: float, platforms: Collection[str]) -> Iterator[Finding]:
+def findings(
+    seen: Overview,
+    *,
+    holder: str | None,
+    time_limit: float,
+    platforms: Collection[str],
+    caps: Iterable[Near] = (),
+) -> Iterator[Finding]:
     """What is not as it should be.
 
     Args:
         holder: see `is_alive`.
         time_limit: how many seconds a turn may take.
         platforms: the names of those that the bot is to hear.
+        caps: those of which much is spent.
     """
     alive = {worker.id for worker in seen.workers if is_alive(worker, holder)}
     if not alive:
@@ -90,6 +109,13 @@ def findings(seen: Overview, *, holder: str | None, time_limit: float, platforms
     for failure in seen.failures:
         line = f"{failure.cause}: turns that failed in the last hour: {failure.count}; the newest is {failure.newest}"
         yield Finding("failing", failure.newest, line, ADVICE.get(failure.cause, _ELSE))
+    for near in caps:
+        setting, by = _CAPS[near.kind]
+        reached = "is reached" if near.spent >= near.limit else "is nearly reached"
+        whose = f", {near.of}" if near.of else ""
+        line = f"{setting} {reached}: {dollars(near.spent)} of {dollars(near.limit)} today{whose}"
+        todo = f"raise {setting}, or wait until the day (UTC) is over; `parley usage --by {by}` shows where it went"
+        yield Finding("budget", near.of or setting, line, todo)
 
 
 def _turn(turn: TurnSeen, alive: Collection[str], time_limit: float) -> Iterator[Finding]:

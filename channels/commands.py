@@ -156,7 +156,7 @@ class Commands:
         say, ledger = words.of(asker.locale), self._desk.ledger
         try:
             turn_id = await ledger.of_message(asker.session_id or "", message_id, event_key)
-            return Said(await told(ledger, turn_id, asker.author, say))
+            return Said(await told(ledger, turn_id, asker.author, say, is_admin=self._is_admin(asker)))
         except StoreError as error:
             log.error("why cannot be told: %s", traced(error))
             return Said(say.sorry(error.public))
@@ -200,13 +200,18 @@ class Commands:
         form = next((form for form in FORMS if form == (wanted.lower() or "md")), None)
         if form is None:
             return Said(say(words.NO_SUCH_FORM))
+        await self._desk.spending.count()  # so that what it has cost is told with each turn
         exported = await self._desk.conversations.exported(session, form, most=MOST_EXPORTED)
         return Said(say(words.EXPORTED), File(f"transcript.{form}", exported.encode()))
 
     async def _why(self, turn_id: str, asker: Asker, say: Words) -> str:
-        ledger, session, author = self._desk.ledger, asker.session_id, asker.author
+        ledger, session, is_admin = self._desk.ledger, asker.session_id, self._is_admin(asker)
+        author = None if is_admin else asker.author
         newest = await ledger.newest(session, author=author) if session and not turn_id else None
-        return await told(ledger, turn_id or newest, author, say)
+        return await told(ledger, turn_id or newest, asker.author, say, is_admin=is_admin)
+
+    def _is_admin(self, asker: Asker) -> bool:
+        return asker.visitor is not None and self._desk.door.is_admin(asker.visitor)
 
     async def _stop(self, session: str, asker: Asker, say: Words) -> Said:
         halt = await self._desk.conversations.stop(session, author=asker.author, until=asker.until)
@@ -258,7 +263,7 @@ class Commands:
             platform=asker.channel,
             author=asker.author,
             place=asker.place,
-            is_admin=asker.visitor is not None and self._desk.door.is_admin(asker.visitor),
+            is_admin=self._is_admin(asker),
             say=say,
         )
 

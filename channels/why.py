@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from channels import words
 from channels.requests import moment, plain
 from channels.words import Words
-from core.ledger import Account, Called, Ledger, Ruling
+from core.ledger import Account, Ledger, Ruling
+from core.metering import ModelCall
+from core.prices import dollars
 from core.receipt import Receipt, ToolUse
 from core.sessions.history import TURNS
 
@@ -82,10 +84,10 @@ def _outcome(account: Account, say: Words) -> Iterator[str]:
 
 def _models(account: Account, say: Words) -> Iterator[str]:
     """The models that were asked, each with all of its calls."""
-    asked = dict[tuple[str, str, bool], list[Called]]()
+    asked = dict[tuple[str, str, bool, bool], list[ModelCall]]()
     for call in account.calls:
-        asked.setdefault((call.model, call.instead_of, bool(call.error)), []).append(call)
-    for (model, other, has_failed), calls in [*asked.items()][:MOST_MODELS]:
+        asked.setdefault((call.model, call.instead_of, bool(call.error), call.is_summary), []).append(call)
+    for (model, other, has_failed, is_summary), calls in [*asked.items()][:MOST_MODELS]:
         seconds = sum(call.seconds for call in calls)
         facts = {
             "model": _code(model, MOST_NAME),
@@ -97,8 +99,14 @@ def _models(account: Account, say: Words) -> Iterator[str]:
         }
         if has_failed:
             yield say(words.WHY_MODEL_FAILED, **facts)
+        elif is_summary:
+            yield say(words.WHY_MODEL_SUMMARY, **facts)
         else:
             yield say(words.WHY_MODEL_INSTEAD if other else words.WHY_MODEL, **facts)
+    if account.cost or (asked and not account.unpriced):
+        yield say(words.WHY_COST, cost=dollars(account.cost))
+    if account.unpriced:
+        yield say(words.WHY_UNPRICED, tokens=f"{account.unpriced:,}")
     if not asked:
         if account.model:
             yield say(words.STATUS_MODEL, model=_code(account.model, MOST_NAME))
@@ -147,6 +155,8 @@ def _read(account: Account, receipt: Receipt, say: Words) -> Iterator[str]:
     """What the model has got to read."""
     if (history := receipt.history) is not None and history.messages:
         yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
+        if history.covers:
+            yield say(words.WHY_SUMMARY)
         if account.left_out:
             cut = words.WHY_CUT_TURNS if history.bound == "turns" else words.WHY_CUT_TOKENS
             yield say(cut, count=f"{account.left_out:,}", budget=f"{history.budget:,}", turns=TURNS)

@@ -7,15 +7,16 @@ the turn up has it, and when the turn is counted (`core.spending`) it is free.
 """
 
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import CapError, DayCapError, ModelCapError, PersonCapError, PlaceCapError, StoreError
-from core.metering import Meter, ModelCall
+from core.metering import Meter, ModelCall, day_of
 from core.prices import Prices, dollars
 from core.secrets import traced
 from core.spending import Spending, shared
@@ -44,6 +45,22 @@ class Limits:
         return any((self.person, self.place, self.model, self.all))
 
 
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A cap of which much is spent.
+
+    Attributes:
+        kind: of what it is: `person`, `place`, `model`, or `all`.
+        of: of which one; empty of all together.
+        spent: today, what is reserved in it, in trillionths of a dollar.
+    """
+
+    kind: str
+    of: str
+    spent: int
+    limit: int
+
+
 class Caps:
     """Sees that no more is spent than may be."""
 
@@ -59,11 +76,7 @@ class Caps:
         if not self._limits:
             yield
             return
-
-        async def ask(model: str, tokens: Callable[[], int]) -> None:
-            await self.reserve(meter, model, tokens())
-
-        meter.ask = ask
+        self._bind(meter)
         try:
             yield
         finally:
@@ -71,6 +84,47 @@ class Caps:
                 await self._spending.settle(meter.turn)
             except StoreError as error:
                 log.warning("turn %s: what it has spent is counted later: %s", meter.turn, traced(error))
+
+    @asynccontextmanager
+    async def after(self, meter: Meter) -> AsyncIterator[None]:
+        """The same of what is asked for a turn when it has ended: that is counted without a cap, too."""
+        self._bind(meter)
+        try:
+            yield
+        finally:
+            try:
+                await self._spending.add(meter)
+            except StoreError as error:
+                log.warning("turn %s: what it has spent after its end is not counted: %s", meter.turn, traced(error))
+
+    def _bind(self, meter: Meter) -> None:
+        async def ask(model: str, tokens: Callable[[], int]) -> None:
+            await self.reserve(meter, model, tokens())
+
+        if self._limits:
+            meter.ask = ask
+
+    async def near(self, part: float) -> list[Near]:
+        """The caps of which such a part, or more, is spent today (UTC).
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        today, found = day_of(time.time()), list[Near]()
+        names = ("person", "place", "model", "cost")
+        tables = (spending, reservations)
+        of_day = (sa.select(*(table.c[name] for name in names)).where(table.c.day == today) for table in tables)
+        both = sa.union_all(*of_day).subquery()
+        total = sa.func.sum(both.c.cost)
+        async with self._database.read() as connection:
+            for kind, limit in asdict(self._limits).items():
+                if not limit:
+                    continue
+                key = sa.literal("") if kind == "all" else both.c[kind]
+                query = sa.select(key, total).having(total >= int(limit * part)).order_by(total.desc())
+                rows = await connection.execute(query if kind == "all" else query.group_by(key))
+                found += [Near(kind, of, int(spent), limit) for of, spent in rows if of or kind != "person"]
+        return found
 
     async def reserve(self, meter: Meter, model: str, tokens: int) -> None:
         """Reserve what a run has spent, and what a call of a model is expected to that reads so many tokens.
@@ -127,7 +181,9 @@ class Caps:
         """Those that are set."""
         limits = self._limits
         if limits.person:
-            yield from (_Cap(limits.person, PersonCapError, {"person": person}) for person in sorted(meter.people))
+            yield from (
+                _Cap(limits.person, PersonCapError, {"person": person}) for person in sorted(meter.people) if person
+            )
         if limits.place:
             yield _Cap(limits.place, PlaceCapError, {"place": meter.place})
         if limits.model:

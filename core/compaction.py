@@ -19,7 +19,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.caps import Caps
 from core.lease import Lease
+from core.metering import run_with
 from core.secrets import traced
 from core.sessions.history import DEFAULT_BUDGET, TURNS
 from core.sessions.record import columns, to_row
@@ -75,6 +77,7 @@ class Compaction:
     Args:
         wake: what looks for waiting messages here; `turns` tells the other processes. Who did so while a session was
             written to has passed it over.
+        caps: asked before a model is; where nothing more may be spent, nothing is folded. What it costs is the turn's.
         budget: how many tokens of history are sent; none if nothing is to be folded.
         rest: seconds between the end of a turn and the beginning.
     """
@@ -85,6 +88,7 @@ class Compaction:
         turns: Turns,
         lease: Lease,
         summarizer: Summarizer,
+        caps: Caps,
         *,
         wake: Callable[[], None] = lambda: None,
         budget: int | None = DEFAULT_BUDGET,
@@ -94,6 +98,7 @@ class Compaction:
         self._turns = turns
         self._lease = lease
         self._summarizer = summarizer
+        self._caps = caps
         self._wake = wake
         self._folds = budget is not None
         self._budget = budget or DEFAULT_BUDGET
@@ -140,12 +145,15 @@ class Compaction:
             del self._tasks[session_id]
 
     async def _fold(self, turn: Turn) -> None:
+        meter = turn.meter.after()
+        run_with(meter)
         try:
             await asyncio.sleep(self._rest)
             async with self._slots, asyncio.timeout(SECONDS):
                 if await self._is_full(turn) and (session := await self._taken(turn)) is not None:
                     try:
-                        await self._sum_up(turn, session)
+                        async with self._caps.after(meter):
+                            await self._sum_up(turn, session)
                     finally:
                         await self._let_go(turn.session_id)
         except Exception as error:
@@ -196,16 +204,13 @@ class Compaction:
         return (await connection.execute(busy)).first() is None
 
     async def _keep(self, connection: AsyncConnection, turn: Turn, piece: _Piece, summed: Summed) -> None:
-        """Put the summary in the place of the one before; what it has cost counts as the turn's."""
+        """Put the summary in the place of the one before."""
         last = piece.rows[-1]
         row = columns(to_row(summary(summed.text, begin=piece.begin, end=last.created_at)), summed.tokens)
         row |= {"session": turn.session_id, "generation": turn.generation, "content": summed.text, "covers": last.id}
         old = (messages.c.session == turn.session_id) & messages.c.covers.is_not(None)
         await connection.execute(sa.delete(messages).where(old))
         await connection.execute(sa.insert(messages).values(row))
-        this = turns.c.id == turn.id
-        used = (await connection.execute(sa.select(turns.c.usage).where(this).with_for_update())).scalar_one_or_none()
-        await connection.execute(sa.update(turns).where(this).values(usage=summed.spent.beside(used or {})))
 
     async def _piece(self, turn: Turn) -> _Piece:
         """The oldest turns that no summary tells of, as many as one request takes, but not the newest ones."""

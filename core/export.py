@@ -14,6 +14,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from core.exported import File, files_in, made_by
+from core.prices import dollars, exact
 from core.sessions.reopening import correction_of
 from core.sessions.spoken import Spoken
 from core.store.database import Database
@@ -315,7 +316,7 @@ class _Json:
             "kind": "run",
             "id": run.id,
             "messages": [_as_json(message) for message in run.messages],
-            "turn": run.turn and _dated(run.turn),
+            "turn": run.turn and _priced(_dated(run.turn)),
             "feedback": list(map(_dated, run.feedback)),
             "decisions": list(map(_dated, run.decisions)),
             "files": [file.to_json() for file in run.files],
@@ -360,10 +361,16 @@ def _dated(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _iso(value) if name.endswith("_at") and value else value for name, value in values.items()}
 
 
+def _priced(turn: Mapping[str, Any]) -> dict[str, Any]:
+    """With the cost as programs read it everywhere."""
+    told = {name: value for name, value in turn.items() if name != "cost"}
+    return {**told, "dollars": exact(turn["cost"])} if "cost" in turn else told
+
+
 def _spent(turn: Mapping[str, Any]) -> str:
     usage = turn.get("usage") or {}
     tokens = sum(usage.get(name) or 0 for name in ("input", "output", "thinking"))
-    cost = f", ${turn['cost']:.4f}" if turn.get("cost") else ""
+    cost = f", {dollars(turn['cost'])}" if turn.get("cost") else ""
     return f"{tokens:,} tokens{cost}" if tokens or cost else ""
 
 

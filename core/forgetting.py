@@ -14,11 +14,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.metering import day_of
+from core.prices import Prices
 from core.redaction import Person, person_in, redact, sessions_with
 from core.sessions import scopes
 from core.sessions.record import parsed, references
 from core.sessions.reopening import correction_of
-from core.spending import forget as forget_spender
+from core.spending import count_all, forget_people, forget_person, is_of
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.schema import (
@@ -31,6 +33,7 @@ from core.store.schema import (
     messages,
     refusals,
     sessions,
+    spending,
     state,
     tool_calls,
     turns,
@@ -85,10 +88,15 @@ class Survey:
 
 
 class Forgetting:
-    """Deletes."""
+    """Deletes. What was spent is counted first, and stays, as nobody's.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        prices: what models cost.
+    """
+
+    def __init__(self, database: Database, prices: Prices) -> None:
         self._database = database
+        self._prices = prices
         self._notices = Notices(database)
 
     async def survey(self, wish: Wish) -> Survey:
@@ -126,14 +134,27 @@ class Forgetting:
                 await self.trim(session, wish.before)
         if wish.person:
             async with self._database.write() as connection:
+                await forget_person(connection, self._prices, wish.person)
                 await _forget_person(connection, Person(wish.person))
+        if wish.before:
+            await self.spent(wish.before)
         return survey
+
+    async def spent(self, before: float) -> None:
+        """Keep what was spent on days that are over by then as nobody's."""
+        async with self._database.write() as connection:
+            await forget_people(connection, spending.c.day < day_of(before))
 
     async def session(self, session_id: str) -> None:
         """Delete a conversation whole."""
         await self._end(session_id, RESET)
         async with self._database.write() as connection:
             row = await _hold(connection, session_id)
+            here = turns.c.session == session_id
+            await connection.execute(
+                sa.update(turns).where(here, turns.c.finished_at.is_(None)).values(finished_at=time.time())
+            )
+            await count_all(connection, self._prices, here)
             its_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
             of_session = (artifacts.c.session == session_id) | (
                 (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)
@@ -163,6 +184,7 @@ class Forgetting:
         async with self._database.write() as connection:
             if await _hold(connection, session_id) is None or (not waits and await _runs(connection, session_id)):
                 return False
+            await count_all(connection, self._prices, turns.c.session == session_id)
             kept = await _kept_since(connection, session_id, before)
             here = messages.c.session == session_id
             old = here & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept)
@@ -192,6 +214,7 @@ class Forgetting:
                 await _hold(connection, session_id)
                 if left and await _runs(connection, session_id):  # it was begun meanwhile
                     continue
+                await forget_person(connection, self._prices, person)
                 await redact(connection, session_id, await person_in(connection, session_id, person))
                 await _drop_unused(connection, session_id)
                 await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
@@ -280,7 +303,7 @@ async def _bury(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> N
 
 async def _leave(connection: AsyncConnection, session: sa.Row[Any]) -> None:
     """Remember that what was said there before is not to be read again; of a place without any conversation, forget
-    what tools have kept for it.
+    what tools have kept for it, and who has spent what there.
     """
     now = time.time()
     mark = {"session": session.id, "place": session.user_id, "author": "", "generation": 1, "outcome": "reset"}
@@ -289,6 +312,7 @@ async def _leave(connection: AsyncConnection, session: sa.Row[Any]) -> None:
     others = sa.select(sessions.c.id).where(sessions.c.user_id == session.user_id)
     if (await connection.execute(others.limit(1))).first() is None:
         await connection.execute(sa.delete(memories).where(memories.c.user_id == session.user_id))
+        await forget_people(connection, spending.c.place == session.user_id)
         for table in (state, artifacts):
             of_place = (table.c.scope == "user") & scopes.is_of(table.c.owner, session.user_id)
             await connection.execute(sa.delete(table).where(of_place))
@@ -325,7 +349,5 @@ async def _forget_person(connection: AsyncConnection, person: Person) -> None:
     await connection.execute(sa.delete(feedback).where(feedback.c.author == person.id))
     decided = sa.update(approvals).where(approvals.c.decided_by == person.id)
     await connection.execute(decided.values(decided_by=None, decider=None))
-    own = (refusals.c.person == person.id) | refusals.c.person.endswith(f":{person.id}", autoescape=True)
-    await connection.execute(sa.delete(refusals).where(own))
-    await forget_spender(connection, person.id)
+    await connection.execute(sa.delete(refusals).where(is_of(refusals.c.person, person.id)))
     await _bury(connection, inbox.c.author == person.id)

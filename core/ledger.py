@@ -7,6 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.metering import ModelCall, calls_in
+from core.prices import Prices
 from core.receipt import Receipt
 from core.states import State
 from core.store.database import Database
@@ -33,20 +35,6 @@ class Ruling:
     decided_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
-    """One call of a model: see `ModelCall`."""
-
-    model: str = ""
-    input: int = 0
-    output: int = 0
-    thinking: int = 0
-    cached: int = 0
-    seconds: float = 0.0
-    instead_of: str = ""
-    error: str = ""
-
-
 #: What is counted of models.
 _COUNTED = ("input", "output", "thinking", "cached")
 
@@ -62,8 +50,11 @@ class Account:
         waited: seconds that the oldest of them had waited when the turn began.
         usage: the tokens, by what they were used for.
         calls: the calls of models, as far as they are known one by one.
+        cost: what they have cost by now, in trillionths of a dollar (`core.spending`).
+        unpriced: how many tokens have no price that is known, and are not in that.
         receipt: what its run has told; None if it has not ended, or that is forgotten.
-        left_out: how many older messages of the conversation were not sent to the model, as far as they still stand.
+        left_out: how many older messages of the conversation were not sent to the model, nor told of by a
+            summary, as far as they still stand.
         rulings: what it has asked people for.
         led_by: what was decided for it to begin, where it goes on with what another turn had asked for.
         again: the turns that have answered the same messages once more.
@@ -96,7 +87,9 @@ class Account:
     finished_at: float | None
     is_reset: bool = False
     app: str = ""
-    calls: tuple[Called, ...] = ()
+    calls: tuple[ModelCall, ...] = ()
+    cost: int = 0
+    unpriced: int = 0
 
     @property
     def seconds(self) -> float | None:
@@ -110,10 +103,15 @@ class Account:
 
 
 class Ledger:
-    """Reads it."""
+    """Reads it.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        prices: what models cost.
+    """
+
+    def __init__(self, database: Database, prices: Prices) -> None:
         self._database = database
+        self._prices = prices
 
     async def account(self, turn_id: str) -> Account | None:
         """What is known of a turn; None if it is forgotten.
@@ -123,7 +121,7 @@ class Ledger:
         """
         async with self._database.read() as connection:
             turn = (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
-            return None if turn is None else await _account(connection, turn)
+            return None if turn is None else await _account(connection, turn, self._prices)
 
     async def matching(self, beginning: str, limit: int) -> list[str]:
         """The turns whose ids begin so, the newest first.
@@ -171,11 +169,12 @@ def _of_session(session_id: str) -> sa.Select[Any]:
     return sa.select(turns.c.id).join(sessions, lives).where(turns.c.session == session_id)
 
 
-async def _account(connection: AsyncConnection, turn: sa.Row[Any]) -> Account:
+async def _account(connection: AsyncConnection, turn: sa.Row[Any], prices: Prices) -> Account:
     asked = await answered_by(connection, turn.origin)
     of_it = sa.select(sessions.c.generation, sessions.c.app).where(sessions.c.id == turn.session)
     session = (await connection.execute(of_it)).one_or_none()
-    receipt = Receipt.from_json(turn.receipt)
+    receipt, calls = Receipt.from_json(turn.receipt), calls_in(turn.usage)
+    cost, unpriced = prices.bill(calls)
     again = sa.select(turns.c.id).where(turns.c.origin == turn.origin, turns.c.id != turn.id)
     again = again.where(turns.c.created_at > turn.created_at).order_by(turns.c.created_at)
     led_by = await _rulings(connection, turn.parent) if turn.kind == "approval" and turn.parent else ()
@@ -195,7 +194,9 @@ async def _account(connection: AsyncConnection, turn: sa.Row[Any]) -> Account:
         asked=len(asked),
         waited=max(0.0, turn.created_at - min((row.accepted_at for row in asked), default=turn.created_at)),
         usage={name: int(turn.usage[name]) for name in _COUNTED if name in (turn.usage or {})},
-        calls=tuple(Called(**call) for call in (turn.usage or {}).get("calls", ())),
+        calls=tuple(calls),
+        cost=cost if turn.cost is None else turn.cost,
+        unpriced=unpriced,
         receipt=receipt,
         left_out=await _left_out(connection, turn, receipt),
         rulings=await _rulings(connection, turn.id),
@@ -219,5 +220,6 @@ async def _left_out(connection: AsyncConnection, turn: sa.Row[Any], receipt: Rec
         return 0
     said = messages.c.role.in_(("user", "assistant")) & (messages.c.content != "")
     here = (messages.c.session == turn.session) & (messages.c.generation == turn.generation)
-    query = sa.select(sa.func.count()).where(here, said, messages.c.id <= receipt.history.until)
+    since = (messages.c.id > receipt.history.covers) & (messages.c.id <= receipt.history.until)
+    query = sa.select(sa.func.count()).where(here, said, since)
     return max(0, (await connection.execute(query)).scalar_one() - receipt.history.messages)

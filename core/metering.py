@@ -40,6 +40,7 @@ class ModelCall:
         seconds: how long it took; 0 of one that an earlier attempt at the run has made.
         instead_of: the full name of the model that was to be asked, if this one took its place.
         error: the name of what it failed with; empty if it came to its end.
+        is_summary: whether it was asked to sum up the conversation, when the turn had ended.
     """
 
     model: str
@@ -50,6 +51,12 @@ class ModelCall:
     seconds: float = 0.0
     instead_of: str = ""
     error: str = ""
+    is_summary: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """All that were read, written and thought."""
+        return self.input + self.output + self.thinking
 
     def to_json(self) -> dict[str, Any]:
         """What is not as it mostly is."""
@@ -128,6 +135,12 @@ class Meter:
     def mark(self) -> dict[str, Any]:
         """What an answer is marked with, so that a later attempt at the run knows that it has to count it."""
         return {_MARK: {"turn": self.turn, "part": self._part}}
+
+    def after(self) -> "Meter":
+        """One for what is asked for the same turn when it has ended."""
+        other = Meter(self.turn)
+        other.day, other.place, other.people = self.day, self.place, self.people
+        return other
 
     def add(self, call: ModelCall) -> None:
         used = {"input": call.input, "output": call.output, "thinking": call.thinking, "cached": call.cached}

@@ -6,7 +6,7 @@ sums are exact.
 
 import datetime
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -77,6 +77,11 @@ class Prices:
         """What a call cost; None if that is not known."""
         price = self.price(call.model)
         return None if price is None else price.of(call)
+
+    def bill(self, calls: Iterable[ModelCall]) -> tuple[int, int]:
+        """What calls cost together, and how many tokens of theirs have no price that is known, and are not in it."""
+        costs = [(call, self.cost(call)) for call in calls]
+        return sum(cost or 0 for _, cost in costs), sum(call.tokens for call, cost in costs if cost is None)
 
 
 def money(dollars: Decimal) -> int:

@@ -185,8 +185,22 @@ def _nothing_of(table: sa.Table) -> dict[str, Any]:
 
 
 _TEXTS = (sa.Text, sa.JSON)
-#: Columns that say where something belongs.
-_KEYS = {"id", "session", "owner", "scope", "run", "call", "event_key", "origin", "parent", "turn", "author", "place"}
+#: Columns that say where something belongs; what was spent is `core.spending`'s to forget.
+_KEYS = {
+    "usage",
+    "id",
+    "session",
+    "owner",
+    "scope",
+    "run",
+    "call",
+    "event_key",
+    "origin",
+    "parent",
+    "turn",
+    "author",
+    "place",
+}
 
 
 async def _scrub(connection: AsyncConnection, table: sa.Table, its: sa.ColumnElement[bool], person: Person) -> None:

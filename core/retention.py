@@ -6,6 +6,7 @@ import logging
 import sqlalchemy as sa
 
 from core.forgetting import Forgetting, Wish
+from core.prices import Prices
 from core.pruning import AGAIN, DAY, EVERY, PAUSE
 from core.secrets import traced
 from core.store.database import Database
@@ -22,9 +23,9 @@ class Retention:
             most, and the summary with it.
     """
 
-    def __init__(self, database: Database, *, days: float) -> None:
+    def __init__(self, database: Database, prices: Prices, *, days: float) -> None:
         self._database = database
-        self._forgetting = Forgetting(database)
+        self._forgetting = Forgetting(database, prices)
         self._days = days
 
     async def run(self) -> None:
@@ -50,6 +51,7 @@ class Retention:
         for session in survey.parts:
             await self._forgetting.trim(session, before, waits=False)
             await asyncio.sleep(PAUSE)
+        await self._forgetting.spent(before)
         if survey:
             log.info(
                 "%d conversations and parts of %d are older than they may be: deleted",

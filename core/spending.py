@@ -7,14 +7,14 @@ for that while it runs; a round looks for the turns that have ended since.
 import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core import metrics
-from core.metering import ModelCall, calls_in, day_of
+from core.metering import Meter, ModelCall, calls_in, day_of
 from core.prices import DOLLAR, Prices
 from core.secrets import traced
 from core.store.database import Database
@@ -35,6 +35,9 @@ FIRST, LAST = "0001-01-01", "9999-12-31"
 By = Literal["person", "place", "model", "day"]
 
 _SUMS = ("calls", "input", "output", "cached", "unpriced", "cost")
+
+#: What is to be added to a row, by its key: a name and the sums.
+_Added = dict[tuple[str, str, str, str], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,14 @@ class Spending:
 
     Args:
         prices: what models cost when their calls are counted.
+
+    Attributes:
+        prices: the same.
     """
 
     def __init__(self, database: Database, prices: Prices, *, every: float = EVERY) -> None:
         self._database = database
-        self._prices = prices
+        self.prices = prices
         self._every = every
 
     async def run(self) -> None:
@@ -91,7 +97,7 @@ class Spending:
         counted = STEP
         while counted == STEP:
             async with self._database.write() as connection:
-                counted = await count(connection, self._prices)
+                counted = await count(connection, self.prices)
         ended = reservations.c.turn.not_in(sa.select(turns.c.id).where(turns.c.cost.is_(None)))
         async with self._database.write() as connection:  # of what a tool asked when its turn had ended
             await connection.execute(sa.delete(reservations).where(ended))
@@ -103,7 +109,30 @@ class Spending:
             StoreError: the database cannot be used.
         """
         async with self._database.write() as connection:
-            await count(connection, self._prices, turns.c.id == turn_id)
+            await count(connection, self.prices, turns.c.id == turn_id)
+
+    async def add(self, meter: Meter) -> None:
+        """Count what was asked for a turn when it had ended, as a summary is: it is told and shared out with the rest.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+        if not (calls := [replace(call, is_summary=True) for call in meter.calls]):
+            return
+        this = turns.c.id == meter.turn
+        async with self._database.write() as connection:
+            await count(connection, self.prices, this)
+            turn = (await connection.execute(sa.select(turns).where(this).with_for_update())).one_or_none()
+            usage = (turn.usage if turn is not None else None) or {"place": meter.place}  # of whom is forgotten, nobody
+            added = _Added()
+            cost = _share_out(added, usage, calls, self.prices, meter.day)
+            await _enter(connection, added)
+            if turn is not None and turn.cost is not None:
+                sums = {name: usage.get(name, 0) + count for name, count in asdict(meter.usage).items()}
+                told = [*usage.get("calls", ()), *(call.to_json() for call in calls)]
+                left = {"cost": turn.cost + cost, "usage": {**usage, **sums, "calls": told}}
+                await connection.execute(sa.update(turns).where(this).values(left))
+            await connection.execute(sa.delete(reservations).where(reservations.c.turn == meter.turn))
 
     async def spent(
         self,
@@ -167,26 +196,39 @@ async def count(connection: AsyncConnection, prices: Prices, *which: sa.ColumnEl
     ended = (await connection.execute(query)).all()
     if not ended:
         return 0
-    added, costs = dict[tuple[str, str, str, str], list[Any]](), list[dict[str, Any]]()
+    added, costs = _Added(), list[dict[str, Any]]()
     for turn in ended:
         usage = turn.usage or {}
-        shares = list(shared(calls_in(usage), usage.get("people", {}), prices))
-        costs.append({"the_turn": turn.id, "the_cost": sum(share.cost for _, _, share in shares)})
-        day, place = str(usage.get("day") or day_of(turn.created_at)), str(usage.get("place", ""))
-        for person, model, share in shares:
-            metrics.cost.add(share.cost / DOLLAR, {"model": model})
-            key = day, person, place, model
-            row = added.setdefault(key, ["", *(0 for _ in _SUMS)])
-            row[0] = share.name or row[0]
-            for nth, name in enumerate(_SUMS, 1):
-                row[nth] += getattr(share, name)
+        day = str(usage.get("day") or day_of(turn.created_at))
+        costs.append({"the_turn": turn.id, "the_cost": _share_out(added, usage, calls_in(usage), prices, day)})
     cost = sa.update(turns).where(turns.c.id == sa.bindparam("the_turn")).values(cost=sa.bindparam("the_cost"))
     await connection.execute(cost, costs)
+    await _enter(connection, added)
+    await connection.execute(sa.delete(reservations).where(reservations.c.turn.in_([turn.id for turn in ended])))
+    return len(ended)
+
+
+def _share_out(added: _Added, usage: Mapping[str, Any], calls: Sequence[ModelCall], prices: Prices, day: str) -> int:
+    """Add what calls come to, for those who have asked; their cost.
+
+    Args:
+        usage: says who that is, and where (`Meter.to_json`).
+    """
+    cost, place = 0, str(usage.get("place", ""))
+    for person, model, share in shared(calls, usage.get("people", {}), prices):
+        row = added.setdefault((day, person, place, model), ["", *(0 for _ in _SUMS)])
+        row[0] = share.name or row[0]
+        for nth, name in enumerate(_SUMS, 1):
+            row[nth] += getattr(share, name)
+        metrics.cost.add(share.cost / DOLLAR, {"model": model})
+        cost += share.cost
+    return cost
+
+
+async def _enter(connection: AsyncConnection, added: _Added) -> None:
     for key in sorted(added):  # in one order, so that two that count do not wait for each other
         columns = ("day", "person", "place", "model", "name", *_SUMS)
         await _add(connection, dict(zip(columns, (*key, *added[key]), strict=True)))
-    await connection.execute(sa.delete(reservations).where(reservations.c.turn.in_([turn.id for turn in ended])))
-    return len(ended)
 
 
 def shared(calls: Sequence[ModelCall], people: Mapping[str, str], prices: Prices) -> Iterator[tuple[str, str, Spent]]:
@@ -198,37 +240,64 @@ def shared(calls: Sequence[ModelCall], people: Mapping[str, str], prices: Prices
         sums = dict.fromkeys(_SUMS, 0)
         for call in calls:
             if call.model == model:
-                cost, written = prices.cost(call), call.output + call.thinking
+                cost, unpriced = prices.bill([call])
                 sums["calls"] += 1
                 sums["input"] += call.input
-                sums["output"] += written
+                sums["output"] += call.output + call.thinking
                 sums["cached"] += call.cached
-                sums["unpriced"] += call.input + written if cost is None else 0
-                sums["cost"] += cost or 0
+                sums["unpriced"] += unpriced
+                sums["cost"] += cost
         for nth, person in enumerate(askers):
             parts = {name: _part(total, nth, len(askers)) for name, total in sums.items()}
             yield person, model, Spent(person, people.get(person, ""), **parts)
 
 
-async def forget(connection: AsyncConnection, person: str) -> None:
-    """Keep what a person has spent as nobody's, as a part of the caller's transaction; also of turns that are to be
-    counted yet.
+async def count_all(connection: AsyncConnection, prices: Prices, *which: sa.ColumnElement[bool]) -> None:
+    """Count all of these turns that have ended, before they are deleted in the caller's transaction."""
+    while await count(connection, prices, *which) == STEP:
+        pass
+
+
+async def forget_person(connection: AsyncConnection, prices: Prices, person: str) -> None:
+    """Keep what somebody has spent as nobody's, as a part of the caller's transaction: what is counted, and what a turn
+    still has to tell. What was asked at a place that is his alone is of no place then.
 
     Args:
-        person: the platform's id.
+        person: the id that his platform has for him.
     """
-    end = f":{person}"
-    his = spending.c.person.endswith(end, autoescape=True)
-    rows = (await connection.execute(sa.select(spending).where(his).order_by(*spending.primary_key))).all()
-    await connection.execute(sa.delete(spending).where(his))
-    for row in rows:
-        await _add(connection, {**row._mapping, "person": "", "name": ""})
-    await connection.execute(sa.delete(reservations).where(reservations.c.person.endswith(end, autoescape=True)))
-    named = sa.select(turns.c.id, turns.c.usage).where(sa.cast(turns.c.usage, sa.Text).contains(end, autoescape=True))
-    for turn in (await connection.execute(named)).all():
-        people = {one: name for one, name in turn.usage.get("people", {}).items() if not one.endswith(end)}
-        kept = {**turn.usage, "people": people | ({} if len(people) == len(turn.usage["people"]) else {"": ""})}
-        await connection.execute(sa.update(turns).where(turns.c.id == turn.id).values(usage=kept))
+    tells = sa.cast(turns.c.usage, sa.Text).contains(person, autoescape=True)
+    await count_all(connection, prices, tells)
+    for id_, usage in (await connection.execute(sa.select(turns.c.id, turns.c.usage).where(tells))).all():
+        people = {("" if ends_in(key, person) else key): name for key, name in usage.get("people", {}).items()}
+        where = "" if ends_in(usage.get("place", ""), person) else usage.get("place", "")
+        left = {**usage, "people": people | ({"": ""} if "" in people else {}), "place": where}
+        await connection.execute(sa.update(turns).where(turns.c.id == id_).values(usage=left))
+    await _moved(connection, is_of(spending.c.person, person), person="", name="")
+    await _moved(connection, is_of(spending.c.place, person), place="")
+    his = is_of(reservations.c.person, person) | is_of(reservations.c.place, person)
+    await connection.execute(sa.delete(reservations).where(his))
+
+
+async def forget_people(connection: AsyncConnection, which: sa.ColumnElement[bool]) -> None:
+    """Keep these rows of `spending` as nobody's, as a part of the caller's transaction."""
+    await _moved(connection, which & (spending.c.person != ""), person="", name="")
+
+
+def is_of(column: sa.ColumnElement[str], person: str) -> sa.ColumnElement[bool]:
+    """Whether a column has somebody's id, by itself or as the last part of what it has."""
+    return (column == person) | column.endswith(f":{person}", autoescape=True)
+
+
+def ends_in(text: str, person: str) -> bool:
+    """The same of a text."""
+    return text == person or text.endswith(f":{person}")
+
+
+async def _moved(connection: AsyncConnection, which: sa.ColumnElement[bool], **to: str) -> None:
+    """Give rows of `spending` other keys: what has the same key then is added up."""
+    taken = await connection.execute(sa.delete(spending).where(which).returning(*spending.c))
+    for row in sorted(taken.mappings().all(), key=lambda row: [row[column.name] for column in spending.primary_key]):
+        await _add(connection, {**row, **to})
 
 
 def _part(total: int, nth: int, of: int) -> int:

@@ -4,9 +4,10 @@ What people, tools and agents have said is material here, and so is what comes o
 wherever it is read again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,8 +17,9 @@ from google.genai import types
 
 from core.errors import ProviderError
 from core.frames import MARK, frame, lines, plain
-from core.models.provider import Usage
-from core.tokens import TokenCounter
+from core.metering import current
+from core.models.adapter import ModelAdapter
+from core.tokens import TokenCounter, estimate
 
 #: Gives the model that sums up a session, and the name by which it is asked: told the agent that answers there, and the
 #: model that was chosen for it.
@@ -45,29 +47,11 @@ Write a list of plain sentences in the language of the conversation, of at most 
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """What it has cost.
-
-    Attributes:
-        model: the full name of the one that was asked.
-    """
-
-    model: str
-    usage: Usage
-
-    def beside(self, used: Mapping[str, Any]) -> dict[str, Any]:
-        """It, and what a turn has used."""
-        own = asdict(self.usage)
-        return {**used, **{name: (used.get(name) or 0) + count for name, count in own.items()}}
-
-
-@dataclass(frozen=True, slots=True)
 class Summed:
     """A summary, and how many tokens it is."""
 
     text: str
     tokens: int
-    spent: Spent
 
 
 class Summarizer:
@@ -89,6 +73,7 @@ class Summarizer:
             most: the tokens that it may have; of a longer one, the beginning is taken.
 
         Raises:
+            CapError: nothing more may be spent.
             ProviderError: the model could not answer, or has not come to an end.
         """
         llm, name = self._model(agent, model)
@@ -102,12 +87,12 @@ class Summarizer:
                 system_instruction=INSTRUCTION.format(words=most // 2), max_output_tokens=most + _THINKING
             ),
         )
-        answer = await _answer(llm, request)
+        answer = await (_answer(llm, request) if isinstance(llm, ModelAdapter) else _counted(llm, request))
         text = "".join(part.text for part in _parts(answer) if part.text and not part.thought).strip()
         if not text or answer.error_code:
             raise ProviderError(f"{name} did not sum up what was said ({answer.error_code or 'no words'})")
         text, tokens = await self._within(plain(text), most)
-        return Summed(text, tokens, Spent(name, _usage(answer.usage_metadata)))
+        return Summed(text, tokens)
 
     async def _within(self, text: str, most: int) -> tuple[str, int]:
         """As much of a text as has so many tokens, in whole lines if it has some, and how many it has."""
@@ -117,6 +102,15 @@ class Summarizer:
             text = (head[: head.rfind("\n")] if "\n" in head else head).rstrip()
             tokens = await self._counter.count(text)
         return text, tokens
+
+
+async def _counted(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
+    """What a model says that does not ask the meter itself."""
+    meter, began = current(), time.monotonic()
+    await meter.ask(request.model or "", lambda: estimate(str(request.contents)))
+    answer = await _answer(llm, request)
+    meter.heard(answer, request.model or "", time.monotonic() - began)
+    return answer
 
 
 async def _answer(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
@@ -149,14 +143,3 @@ def _cut(text: str, most: int) -> str:
 
 def _parts(answer: LlmResponse) -> Sequence[types.Part]:
     return (answer.content and answer.content.parts) or ()
-
-
-def _usage(told: types.GenerateContentResponseUsageMetadata | None) -> Usage:
-    if told is None:
-        return Usage()
-    return Usage(
-        input=told.prompt_token_count or 0,
-        output=told.candidates_token_count or 0,
-        thinking=told.thoughts_token_count or 0,
-        cached=told.cached_content_token_count or 0,
-    )

@@ -296,7 +296,8 @@ class SlackChannel:
         event, team = body["event"], team_of(body)
         channel, user, root = str(event["channel"]), str(event["user"]), str(event.get("thread_ts") or "")
         visitor = Visitor(team, channel, user, root, "", str(body.get("event_id")))
-        if (refused := await self._intake.refusal(*await self._visits.of_deed(visitor))) is not None:
+        who, spot = await self._visits.of_deed(visitor)
+        if (refused := await self._intake.refusal(who, spot)) is not None:
             if refused:
                 say = words.of(await words.told(self._people.locale(team, user)))
                 self._intake.run(self._private.whisper(visitor, say(refused)), name="refusal")
@@ -304,7 +305,7 @@ class SlackChannel:
         session = session_id(team, channel, root, self._settings.direct)
         locale = await words.told(self._people.locale(team, user))
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
-        asker = replace(asking(visitor, session, root, locale), until=pressed_at)
+        asker = replace(asking(visitor, session, root, locale, who), until=pressed_at)
         said = await self._intake.commands.attempt("stop", "", asker)
         if not said.is_seen:
             self._intake.run(self._private.whisper(visitor, said.text), name="stop")

@@ -6,7 +6,7 @@ so which of his conversations somebody means may have to be asked.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from channels import words
@@ -96,7 +96,7 @@ class SlashCommands:
         session = found[0].session_id if found else None
         await self._do(command.name, argument, visitor, session, locale, who=seen[0])
 
-    async def pick(self, body: Mapping[str, Any], id_: str) -> None:
+    async def pick(self, body: Mapping[str, Any], id_: str, seen: tuple[Somebody, Spot]) -> None:
         """Do what was asked for in the conversation that was chosen.
 
         Args:
@@ -112,7 +112,7 @@ class SlashCommands:
         if command is None or not session.startswith(f"{visitor.place}:"):
             return
         locale = await words.told(self._people.locale(visitor.team, visitor.user))
-        await self._do(command.name, argument, visitor, session, locale, replaces=True)
+        await self._do(command.name, argument, visitor, session, locale, who=seen[0], replaces=True)
 
     async def _do(
         self,
@@ -122,11 +122,11 @@ class SlashCommands:
         session: str | None,
         locale: str,
         *,
-        who: Somebody | None = None,
+        who: Somebody,
         replaces: bool = False,
     ) -> None:
         root, say = root_of(session or ""), words.of(locale)
-        asker = replace(asking(visitor, session, root, locale), visitor=who)
+        asker = asking(visitor, session, root, locale, who)
         said = await self._commands.run(name, argument, asker)
         text = said.text
         if said.file is not None:
@@ -137,7 +137,7 @@ class SlashCommands:
         await self._private.answer(visitor, text, replaces=replaces)
 
 
-def asking(visitor: Visitor, session: str | None, root: str, locale: str) -> Asker:
+def asking(visitor: Visitor, session: str | None, root: str, locale: str, who: Somebody) -> Asker:
     """Who asks for something in a session.
 
     Args:
@@ -152,6 +152,7 @@ def asking(visitor: Visitor, session: str | None, root: str, locale: str) -> Ask
         event_key=visitor.event_key,
         locale=locale,
         spots=spots(visitor.team, visitor.channel),
+        visitor=who,
     )
 
 

@@ -155,7 +155,7 @@ class Deeds:
             case "block_actions":
                 return partial(self._take_presses, body)
             case "message_action":
-                return lambda _: self._shortcuts.use(body)
+                return partial(self._shortcuts.use, body)
             case "view_submission" if body["view"].get("callback_id") == ASKED:
                 return partial(self._shortcuts.submitted, body)
         return None
@@ -163,7 +163,7 @@ class Deeds:
     async def _take_presses(self, body: Mapping[str, Any], seen: Seen) -> None:
         for action in body.get("actions", ()):
             if (id_ := pressed(action)).startswith(PICK):
-                await self._commands.pick(body, id_)
+                await self._commands.pick(body, id_, seen)
             else:
                 await self._take_press(Visitor.of_press(body), id_, seen)
 

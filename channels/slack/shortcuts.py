@@ -73,7 +73,7 @@ class Shortcuts:
         self._take = take
         self._direct = direct
 
-    async def use(self, body: Mapping[str, Any]) -> None:
+    async def use(self, body: Mapping[str, Any], seen: tuple[Seen, Spot]) -> None:
         """Do what a shortcut is for.
 
         Raises:
@@ -86,11 +86,11 @@ class Shortcuts:
             await self._ask(visitor, words.of(locale), _kept(visitor, root, message))
         elif body.get("callback_id") == WHY:
             session, ts = session_id(visitor.team, visitor.channel, root, self._direct), str(body["message_ts"])
-            asker, key = asking(visitor, session, root, locale), event_key(visitor.team, visitor.channel, ts)
+            asker, key = asking(visitor, session, root, locale, seen[0]), event_key(visitor.team, visitor.channel, ts)
             await self._private.answer(visitor, (await self._commands.why_of(ts, key, asker)).text)
         elif body.get("callback_id") == RESET:
             session = session_id(visitor.team, visitor.channel, root, self._direct)
-            said = await self._commands.run("reset", "", asking(visitor, session, root, locale))
+            said = await self._commands.run("reset", "", asking(visitor, session, root, locale, seen[0]))
             await self._private.answer(visitor, said.text)
 
     async def _ask(self, visitor: Visitor, say: Words, kept: str) -> None:

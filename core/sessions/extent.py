@@ -21,6 +21,8 @@ class Extent:
         budget: what it may cost.
         bound: why older ones are left out; empty if none are.
         until: the id of the newest row that there was.
+        covers: the id of the newest row that a summary tells of, which is sent in the place of what it tells of; 0 if
+            there is none.
     """
 
     messages: int = 0
@@ -28,6 +30,7 @@ class Extent:
     budget: int = 0
     bound: Bound = ""
     until: int = 0
+    covers: int = 0
 
 
 def extent(entries: Sequence[Entry], kept: Sequence[Entry], *, budget: int | None, until: int) -> Extent:

@@ -182,7 +182,7 @@ class Loader:
             return sendable([entry.event for entry in kept]), of_all
         told = shown(parsed(summary.event, summary.id))
         events = [*told, *sendable([entry.event for entry in kept])]
-        return events, replace(of_all, tokens=of_all.tokens + summary.tokens)
+        return events, replace(of_all, tokens=of_all.tokens + summary.tokens, covers=covers)
 
     @property
     def _summary(self) -> Message | None:

@@ -80,7 +80,7 @@ class Place:
             Approvals(self.database, self.turns, self.worker),
             self._reask,
             Errands(self.database, self.turns._lease),
-            Ledger(self.database),
+            Ledger(self.database, Prices()),
             Refusals(self.database),
             Spending(self.database, Prices()),
             self.door,

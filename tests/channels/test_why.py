@@ -9,7 +9,9 @@ import pytest
 
 from channels import words
 from channels.why import MOST, MOST_TOOLS, why_text
-from core.ledger import Account, Called, Ledger, Ruling
+from core.ledger import Account, Ledger, Ruling
+from core.metering import ModelCall
+from core.prices import DOLLAR, Prices
 from core.receipt import FileUse, Others, Receipt, ToolUse
 from core.sessions.extent import Extent
 from core.tools import Tool, adapt
@@ -52,16 +54,19 @@ async def test_who_asked_is_told_by_a_button_a_command_and_the_menu_of_a_message
         failed = rf'Tool `forecast` has failed {took}: `{{"day": "never"}}`; it said: `forecast failed: LookupError'
         assert re.search(failed, told)
         assert "Time: the first word after" in told
-        assert "Tokens: " in told
+        assert "Model: `" in told
+        assert re.search(r"\n- Cost: \$\d", told)
         ways = [await by_command(talk), await by_command(talk, turn=turn.id)]
         ways += [await by_menu(talk, message) for message in (question, talk.replies()[0])]
         assert ways == [told] * 4
         assert [message.text for message in talk.replies()] == ["Sun on Monday."]
 
-        # an admin is told it by the button, which tells the door who he is
+        # an admin is told it, too, on each of these ways
         assert await by_button(talk, "grace") == words.WHY_NOT_YOURS
         talk.bot.desk.door._admins = frozenset({str(talk.sandbox.people["grace"].id)})
         assert await by_button(talk, "grace") == told
+        assert await by_menu(talk, question, "grace") == told
+        assert await by_command(talk, "grace", turn.id) == told
 
         # as a word to the bot it is said how to ask, and without its sign it is a question like any other
         await talk.say("/why")
@@ -90,7 +95,7 @@ async def test_a_reset_forgets_it(sandbox: Any, tmp_path: Path) -> None:
         await shows(talk, lambda found: found[-1] == words.RESET_DONE)
         assert await by_command(talk, turn=turn.id) == words.WHY_NOT_YOURS
         assert [row.receipt for row in await talk.bot.turn_rows()] == [None]
-        account = await Ledger(talk.bot.database).account(turn.id)
+        account = await Ledger(talk.bot.database, Prices()).account(turn.id)
         assert account is not None
         assert account.is_reset
 
@@ -146,18 +151,33 @@ def test_it_tells_what_was_read_and_what_was_left_out() -> None:
 
 def test_it_tells_which_models_were_asked_and_which_took_anothers_place() -> None:
     calls = (
-        Called("gemini-x", input=1000, output=10, thinking=5, seconds=1.0),
-        Called("gemini-x", input=2000, output=10, seconds=1.5),
-        Called("gemini-x", seconds=0.25, error="ProviderLimitError"),
-        Called("openai/y", input=10, output=1, instead_of="gemini-x"),
+        ModelCall("gemini-x", input=1000, output=10, thinking=5, seconds=1.0),
+        ModelCall("gemini-x", input=2000, output=10, seconds=1.5),
+        ModelCall("gemini-x", seconds=0.25, error="ProviderLimitError"),
+        ModelCall("openai/y", input=10, output=1, instead_of="gemini-x"),
     )
-    told = why_text(account(calls=calls, model="gemini-x", usage={"input": 3010}), words.ENGLISH).splitlines()
+    facts: dict[str, Any] = {"calls": calls, "model": "gemini-x", "usage": {"input": 3010}}
+    told = why_text(account(**facts, cost=5 * DOLLAR // 1000, unpriced=11), words.ENGLISH).splitlines()
     assert told[1:4] == [
         "- Model: `gemini-x` (2.5 s); calls: 2; tokens: 3,000 read, 25 written",
         "- Model: `gemini-x` has failed (0.2 s); calls: 1",
         "- Model: `openai/y`, in place of `gemini-x`; calls: 1; tokens: 10 read, 1 written",
     ]
+    assert told[4:6] == ["- Cost: $0.0050", f"- {words.WHY_UNPRICED.format(tokens=11)}"]
     assert "Tokens" not in "".join(told)
+
+
+def test_what_has_no_price_is_said_to_have_none_and_a_summary_is_told_of() -> None:
+    receipt = Receipt(history=Extent(messages=2, tokens=90, budget=32_000, until=90, covers=60))
+    calls = (ModelCall("m", input=9, output=2), ModelCall("n", input=7, output=1, is_summary=True))
+    told = why_text(account(receipt=receipt, calls=calls, unpriced=19), words.ENGLISH).splitlines()
+    assert told[1:6] == [
+        "- Model: `m`; calls: 1; tokens: 9 read, 2 written",
+        "- Summed up afterwards by `n`; calls: 1; tokens: 7 read, 1 written",
+        f"- {words.WHY_UNPRICED.format(tokens=19)}",
+        "- Of this conversation: 2 messages, 90 tokens",
+        f"- {words.WHY_SUMMARY}",
+    ]
 
 
 def test_it_tells_who_has_decided() -> None:

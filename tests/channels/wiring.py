@@ -177,7 +177,7 @@ async def core_of(
             approvals,
             answerer.reask,
             Errands(database, turns._lease),
-            Ledger(database),
+            Ledger(database, books.prices),
             Refusals(database),
             books,
             door,

@@ -1,15 +1,18 @@
 """Caps hold before each call of a model, over all workers, and a reservation ends with its turn."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from core.caps import Caps, Limits
+from bot.standing import findings
+from core.caps import Caps, Limits, Near
 from core.errors import CapError, DayCapError, ModelCapError, PersonCapError, PlaceCapError, StoreError
 from core.inbox import Inbox
 from core.metering import Meter, ModelCall
+from core.overview import Overview, Waiting
 from core.spending import Spending
 from core.store.database import Database
 from core.store.schema import reservations, workers
@@ -176,3 +179,29 @@ async def test_without_the_database_no_model_is_asked_where_there_are_caps(datab
     database.failures = 1
     with pytest.raises(StoreError):
         await caps_on(database, all=1).reserve(meter(), MODEL, 1)
+
+
+async def test_a_cap_of_which_much_is_spent_today_is_told_with_what_is_reserved(
+    database: Faulty, inbox: Inbox, turns: Turns
+) -> None:
+    await spends(turns, await claimed(inbox, turns), CALL)
+    await Spending(database, PRICES).count()
+    caps = caps_on(database, person=COST, place=10 * COST, model=COST + 1, all=2 * COST)
+    assert await caps.near(0.8) == [
+        Near("person", "slack:ada", COST, COST),
+        Near("model", MODEL, COST, COST + 1),
+    ]
+    today = f"{time.strftime('%Y-%m-%d', time.gmtime())}"
+    row = {"turn": "t", "person": "", "model": OTHER, "place": "", "day": today, "cost": COST}
+    async with database.write() as connection:
+        await connection.execute(sa.insert(reservations).values(row))
+    found = await caps.near(0.8)
+    assert [(near.kind, near.spent) for near in found] == [("person", COST), ("model", COST), ("all", 2 * COST)]
+    empty = Overview(0.0, (), (), Waiting(), 0, (), ())
+    told = [one for one in findings(empty, holder="1", time_limit=60, platforms=(), caps=found) if one.kind == "budget"]
+    assert [(one.about, one.line.partition(":")[0]) for one in told] == [
+        ("slack:ada", "CAP_PER_PERSON_DAY is reached"),
+        (MODEL, "CAP_PER_MODEL_DAY is nearly reached"),
+        ("CAP_DAY", "CAP_DAY is reached"),
+    ]
+    assert "`parley usage --by person`" in told[0].todo

@@ -14,19 +14,24 @@ from google.genai import types
 
 from core import compaction as compactions
 from core.agent import AgentConfig, make_app, ours
+from core.caps import Caps, Limits
 from core.compaction import Compaction
 from core.frames import OPEN
 from core.inbox import Inbox
 from core.journal import Journal
 from core.lease import Lease
+from core.ledger import Ledger
+from core.metering import ModelCall
 from core.models.adapter import ModelAdapter
 from core.models.openai import OpenAIProvider
+from core.prices import DOLLAR, Prices
 from core.runtime import AgentRuntime
 from core.sessions.history import TURNS
 from core.sessions.reopening import reopen
 from core.sessions.service import SessionService, StoredSession
 from core.sessions.spoken import Spoken
-from core.store.schema import messages, sessions
+from core.spending import FIRST, Spending
+from core.store.schema import messages, sessions, spending
 from core.store.schema import turns as turns_table
 from core.summarizer import Summarizer
 from core.tokens import TokenCounter
@@ -81,7 +86,9 @@ class Talk:
         (turn,) = await self.turns.claim(1)
         self.compaction.give_way(turn.session_id)
         reply = await self.run(turn)
-        await self.turns.answered(turn, reply, {"input": 7, "output": 1, "thinking": 0, "cached": 0})
+        turn.meter.place, turn.meter.people = PLACE, {"slack:ada": "Ada"}
+        turn.meter.add(ModelCall("openai/scripted", input=7, output=1))
+        await self.turns.answered(turn, reply, turn.meter.to_json())
         await self.turns.end(turn, "done")
         self.last = turn
         self.compaction.offer(turn)
@@ -129,6 +136,13 @@ class Talk:
         return texts((await self.session()).events)
 
 
+def priced(folder: Path) -> Path:
+    """Prices: a token of the model that is asked costs a millionth of a dollar."""
+    file = folder / "prices.toml"
+    file.write_text('"openai/scripted" = { input = 1, output = 1 }\n')
+    return file
+
+
 @pytest.fixture
 async def talk(
     database: Faulty, inbox: Inbox, turns: Turns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,9 +163,11 @@ async def talk(
         lease = turns._lease
 
         def chosen(_agent: str, name: str | None) -> tuple[BaseLlm, str]:
-            return adapter, name or "scripted"
+            return adapter, name or "openai/scripted"
 
-        compaction = Compaction(database, turns, lease, Summarizer(chosen, counter), budget=4_000, rest=0.0)
+        prices = Prices(priced(tmp_path))
+        caps = Caps(database, prices, Spending(database, prices), Limits(person=DOLLAR))
+        compaction = Compaction(database, turns, lease, Summarizer(chosen, counter), caps, budget=4_000, rest=0.0)
         one = Talk(database, inbox, turns, runtime, service, compaction, model)
         yield one
         await compaction.aclose()
@@ -200,7 +216,25 @@ async def test_what_a_summary_costs_counts_and_a_reset_takes_it_away(talk: Talk)
     assert len(talk.sums) == 1
     async with talk.database.read() as connection:
         usage = (await connection.execute(sa.select(turns_table.c.usage))).scalar_one()
+        cost = (await connection.execute(sa.select(turns_table.c.cost))).scalar_one()
     assert (usage["input"], usage["output"]) == (1_007, 51)
+    assert cost == (1_007 + 51) * DOLLAR // 10**6
+    books = talk.compaction._caps._spending
+    (spent,) = await books.spent("person", since=FIRST)
+    assert (spent.key, spent.calls, spent.input, spent.cost) == ("slack:ada", 2, 1_007, cost)
+    account = await Ledger(talk.database, books.prices).account(talk.last.id)
+    assert account is not None
+    assert [call.is_summary for call in account.calls] == [False, True]
+    assert account.cost == cost
+    extent = (await talk.session())._extent
+    assert extent.covers > 0
+
+    # nothing is summed up where its price may not be spent any more, and nothing is asked then
+    async with talk.database.write() as connection:
+        await connection.execute(sa.update(spending).values(cost=DOLLAR))
+    for number in range(TURNS):
+        await talk.chat(f"more {number}")
+    assert len(talk.sums) == 1
     reset = await talk.inbox.reset(inbound("reset", session=SESSION))
     assert reset == []
     assert await talk.summaries() == []
@@ -257,7 +291,8 @@ async def test_of_several_workers_one_folds_and_what_a_dead_one_had_begun_is_any
     else:
         lease = Lease(talk.database, seconds=30)
         await lease.take()
-        other = Compaction(talk.database, Turns(talk.database, lease), lease, own._summarizer, budget=4_000, rest=0.0)
+        turns = Turns(talk.database, lease)
+        other = Compaction(talk.database, turns, lease, own._summarizer, own._caps, budget=4_000, rest=0.0)
         for one in (own, other):
             one.offer(talk.last)
         await asyncio.gather(own.idle(), other.idle())

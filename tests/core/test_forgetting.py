@@ -15,6 +15,8 @@ from core.feedback import Feedback
 from core.forgetting import Forgetting, Wish, wipe
 from core.frames import frame, lines
 from core.inbox import Accepted, Inbox
+from core.metering import ModelCall
+from core.prices import Prices
 from core.pruning import DAY
 from core.retention import Retention
 from core.sessions.history import sendable
@@ -22,7 +24,8 @@ from core.sessions.record import columns, to_row
 from core.sessions.service import SessionService, StoredSession
 from core.sessions.spoken import Spoken
 from core.sessions.summaries import summary
-from core.store.schema import approvals, memories, messages, metadata, sessions, spending, state, tool_calls
+from core.spending import FIRST, Spending
+from core.store.schema import approvals, memories, messages, metadata, sessions, state, tool_calls
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
@@ -35,6 +38,10 @@ from tests.inbounds import inbound
 WORDS = ("vermilion umbrella", "Zofia", "U0ZOFIA")
 OTHERS = ("harmless teapot", "Grace", "U0GRACE")
 
+PRICES = Prices()
+CALL = ModelCall("gemini-2.5-flash", input=3, output=1)
+COST = PRICES.cost(CALL) or 0
+
 SHARED, ALONE = "slack:T1:C1:171", "slack:T1:D9:172"
 
 
@@ -43,6 +50,7 @@ class Office:
 
     def __init__(self, database: Faulty, inbox: Inbox, turns: Turns, service: SessionService) -> None:
         self.database, self.inbox, self.turns, self.service = database, inbox, turns, service
+        self.books = Spending(database, PRICES)
 
     async def session(self, id_: str) -> StoredSession:
         place = id_.rpartition(":")[0]
@@ -50,8 +58,18 @@ class Office:
         assert isinstance(found, StoredSession)
         return found
 
-    async def say(self, session: str, author: str, name: str, words: str, *, around: str = "") -> str:
-        """A whole turn about it: a tool, a file, an opinion, a request; its id."""
+    async def say(
+        self,
+        session: str,
+        author: str,
+        name: str,
+        words: str,
+        *,
+        around: str = "",
+        day: str = "",
+        is_counted: bool = True,
+    ) -> str:
+        """A whole turn about it: a tool, a file, an opinion, a request, what it cost (on a day); its id."""
         address = {"speaker": name, "author": author}
         said = inbound(words, session=session, author=author, address=address)
         await self.inbox.accept(said)
@@ -109,8 +127,13 @@ class Office:
             who = {"askers": [author], "approvers": ["asker"], "may_always": False, "chunks": [], "decided_by": author}
             when = {"asked_at": 1.0, "expires_at": 2.0, "decider": name, "decision": "approved", "decided_at": 1.5}
             await connection.execute(sa.insert(approvals).values(**asks, **what, **who, **when))
-        await self.turns.answered(turn, f"{name}, you said {words}.", {"input": 3, "output": 1})
+        turn.meter.place, turn.meter.people = said.place, {f"slack:{author}": name}
+        turn.meter.day = day or turn.meter.day
+        turn.meter.add(CALL)
+        await self.turns.answered(turn, f"{name}, you said {words}.", turn.meter.to_json())
         await self.turns.end(turn, "done")
+        if is_counted:
+            await self.books.count()
         await Feedback(self.database).give(turn.id, author, "good")
         return turn.id
 
@@ -119,6 +142,10 @@ class Office:
         values = {**row, "session": session, "generation": 1, "covers": 1, "content": text}
         async with self.database.write() as connection:
             await connection.execute(sa.insert(messages).values(values))
+
+    async def spent(self) -> list[tuple[str, str, int, int]]:
+        """What was spent by whom: his id, his name, the calls and the cost."""
+        return [(one.key, one.name, one.calls, one.cost) for one in await self.books.spent("person", since=FIRST)]
 
     async def holds(self, *words: str) -> list[str]:
         """The columns, of all tables, that hold any of these, as text, JSON or bytes."""
@@ -143,7 +170,7 @@ def office(database: Faulty, inbox: Inbox, turns: Turns, tmp_path: Path) -> Offi
 async def test_a_conversation_is_deleted_from_every_table_and_from_the_file_and_nothing_brings_it_back(
     office: Office, database: Faulty
 ) -> None:
-    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
     await office.sum_up(ALONE, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
         of_place = {
@@ -157,13 +184,14 @@ async def test_a_conversation_is_deleted_from_every_table_and_from_the_file_and_
     async with database.read() as connection:
         key = (await connection.execute(sa.select(inbox_table.c.event_key).limit(1))).scalar_one()
     assert len(await office.holds(*WORDS)) > 15
-    forgetting = Forgetting(database)
+    forgetting = Forgetting(database, PRICES)
     survey = await forgetting.survey(Wish(session=ALONE))
     assert (survey.whole, survey.parts, survey.messages, survey.files) == ((ALONE,), (), 5, 2)
     assert len(await office.holds(*WORDS)) > 15  # it was only looked at
     await forgetting.forget(Wish(session=ALONE))
     assert await office.holds(*WORDS) == []
     assert await office.holds("harmless teapot") != []
+    assert await office.spent() == [("", "", 1, COST), ("slack:U0GRACE", "Grace", 1, COST)]
 
     again = inbound("vermilion umbrella", session=ALONE, event_key=key, author="U0ZOFIA")
     assert await office.inbox.accept(again) is Accepted.KNOWN
@@ -184,16 +212,15 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
     around = frame(
         "What others said here before", [lines("Zofia", "my vermilion umbrella\nis wet"), lines("Lin", "ok")]
     )
-    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
-    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around)
+    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", is_counted=False)
+    await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around, is_counted=False)
     await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
         told = {"person": "slack:U0ZOFIA", "kind": "door", "until": 1.0}
         await connection.execute(sa.insert(metadata.tables["refusals"]).values(told))
-        amounts = dict.fromkeys(("calls", "input", "output", "cached", "unpriced", "cost"), 1)
-        spent = {"day": "2026-01-31", "person": "slack:U0ZOFIA", "place": "slack:T1:C1", "model": "m", "name": "Zofia"}
-        await connection.execute(sa.insert(spending).values({**spent, **amounts}))
-    survey = await Forgetting(database).forget(Wish(person="U0ZOFIA"))
+        reserved = {"turn": "t", "person": "slack:U0ZOFIA", "model": "m", "place": "p", "day": "d", "cost": 1}
+        await connection.execute(sa.insert(metadata.tables["reservations"]).values(reserved))
+    survey = await Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA"))
     assert (survey.whole, survey.parts) == ((ALONE,), (SHARED,))
     assert await office.holds(*WORDS) == []
     if database.file is not None:
@@ -213,22 +240,23 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
     assert texts[3] == "Grace, you said harmless teapot."
     async with database.read() as connection:
         usage = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
-        costs = (await connection.execute(sa.select(spending.c.cost))).scalars().all()
-    assert ([used["input"] for used in usage], costs) == ([3, 3], [1])  # the sums stay
+    assert [used["input"] for used in usage] == [3, 3]  # the sums stay
+    assert await office.spent() == [("", "", 2, 2 * COST), ("slack:U0GRACE", "Grace", 1, COST)]
     assert await office.holds("Grace", "harmless teapot") != []
 
 
 async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(office: Office, database: Faulty) -> None:
-    old = await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    long_ago = f"{time.strftime('%Y-%m-%d', time.gmtime(time.time() - 40 * DAY))}"
+    old = await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", day=long_ago)
     waiting = await office.say(SHARED, "U0LIN", "Lin", "may I?")
-    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella", day=long_ago, is_counted=False)
     await office.sum_up(SHARED, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
         await _age(connection, days=40)
         held = sa.update(messages).where(messages.c.invocation_id == waiting, messages.c.role == "assistant")
         await connection.execute(held.values(held={"k": False}))
     await office.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
-    retention = Retention(database, days=30)
+    retention = Retention(database, PRICES, days=30)
     await retention.sweep()
     # what tools keep for a conversation has no age: it goes with the conversation
     assert set(await office.holds(*WORDS)) == {"state.value"}
@@ -239,6 +267,11 @@ async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(off
     assert waiting in runs
     assert there == [SHARED]
     assert await office.holds("harmless teapot") != []
+    assert await office.spent() == [
+        ("", "", 2, 2 * COST),
+        ("slack:U0GRACE", "Grace", 1, COST),
+        ("slack:U0LIN", "Lin", 1, COST),
+    ]
     await retention.sweep()  # which finds nothing to do
     assert waiting in runs
 
@@ -248,7 +281,7 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
     (turn,) = await office.turns.claim(1)
     loaded = await office.session(ALONE)
     loaded.keep_to(office.turns.fence(turn))
-    forgetting = Forgetting(database)
+    forgetting = Forgetting(database, PRICES)
     gone = asyncio.create_task(forgetting.forget(Wish(session=ALONE)))
     async with asyncio.timeout(10):
         while (await office.turns.running()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
@@ -269,7 +302,7 @@ async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forg
     (turn,) = await office.turns.claim(1)
     await office.inbox.accept(inbound("my vermilion umbrella", session=SHARED, author="U0ZOFIA"))
     await office.inbox.accept(inbound("tea?", session=SHARED, author="U0GRACE"))
-    gone = asyncio.create_task(Forgetting(database).forget(Wish(person="U0ZOFIA")))
+    gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA")))
     async with asyncio.timeout(10):
         while (await office.turns.running()).get(turn.id) != "stop":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)

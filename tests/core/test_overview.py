@@ -9,6 +9,7 @@ from bot.standing import DEAF, Finding, findings
 from core.inbox import Inbox
 from core.ledger import Ledger
 from core.overview import overview, sessions_seen, turns_seen
+from core.prices import Prices
 from core.states import Ended
 from core.store.schema import approvals, channels, messages
 from core.store.schema import turns as turns_table
@@ -102,7 +103,7 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: 
             "tool_calls": [],
         }
         await change(database, sa.insert(messages).values(**said, created_at=1.0))
-    ledger = Ledger(database)
+    ledger = Ledger(database, Prices())
     running = await ledger.account(turn.id)
     assert running is not None
     assert (running.state, running.receipt, running.seconds) == ("running", None, None)
@@ -140,7 +141,7 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: 
 async def test_a_turn_that_ends_without_an_answer_keeps_its_receipt_and_one_that_is_reset_none(
     inbox: Inbox, turns: Turns, database: Faulty
 ) -> None:
-    ledger = Ledger(database)
+    ledger = Ledger(database, Prices())
     states: tuple[Ended, ...] = ("failed", "cancelled")
     for state in states:
         await inbox.accept(inbound())

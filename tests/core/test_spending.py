@@ -13,7 +13,7 @@ from core.inbox import Inbox
 from core.metering import Meter, ModelCall
 from core.prices import Prices
 from core.pruning import Pruning
-from core.spending import FIRST, Spending, Spent, forget, shared
+from core.spending import FIRST, Spending, Spent, forget_person, shared
 from core.states import Ended
 from core.store.schema import reservations, spending
 from core.store.schema import turns as turns_table
@@ -174,7 +174,7 @@ async def test_who_is_forgotten_has_no_name_in_it_and_the_sums_stay(
     await spends(turns, await claimed(inbox, turns, "ada", "bob"), CALL)  # which is not counted yet
     for author in ("ada", "bob"):
         async with database.write() as connection:
-            await forget(connection, author)
+            await forget_person(connection, PRICES, author)
     async with database.read() as connection:
         kept = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
     assert [used["people"] for used in kept] == [{"": ""}] * 3

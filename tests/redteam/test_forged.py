@@ -15,6 +15,8 @@ from channels import words
 from channels.slack.http import PATH
 from channels.slack.private import Visitor
 from core.store.schema import approvals, feedback, inbox, sessions, turns
+from core.visitors import NOWHERE
+from core.visitors import Visitor as Somebody
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
@@ -132,8 +134,9 @@ async def test_a_choice_of_a_conversation_elsewhere_is_none(slack: SlackSandbox,
             "response_url": "http://127.0.0.1:9/",
         }
         calls = len(slack.calls)
+        seen = Somebody("slack", slack.people["grace"].id)
         for made_up in (session, f"{session}/../", f"slack:{slack.team_id}:{slack.channels['general'].id}"):
-            await bot.channel._commands.pick(body, f"pick:{command}:{made_up}")
+            await bot.channel._commands.pick(body, f"pick:{command}:{made_up}", (seen, NOWHERE))
         assert await all_rows(bot) == before
         assert len(slack.calls) == calls
 

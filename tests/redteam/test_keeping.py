@@ -15,6 +15,7 @@ from core.frames import CLOSE, END, OPEN
 from core.sessions.summaries import shown, summary
 from core.summarizer import INSTRUCTION, Summarizer
 from core.tokens import TokenCounter
+from core.visitors import NOWHERE, Visitor
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import echo
@@ -54,9 +55,14 @@ async def test_a_forged_button_of_slack_exports_nobody_elses_conversation(slack:
             "response_url": "",
         }
         team = slack.team_id
+        seen = (Visitor("slack", slack.people["ada"].id), NOWHERE)
         for wish in ("export", "export json", "export ../..", "reset", "forget"):
             for there in (secret, other):
-                await bot.channel._commands.pick(body, f"pick:{wish}:slack:{team}:{there.channel.id}:{there.ts}")
+                await bot.channel._commands.pick(
+                    body,
+                    f"pick:{wish}:slack:{team}:{there.channel.id}:{there.ts}",
+                    seen,
+                )
         everything = [message for channel in slack.channels.values() for message in slack.messages(channel)]
         assert not any(message.files for message in everything)
         assert not any("secret is 7" in message.text for message in everything)

@@ -12,6 +12,7 @@ from bot import accounts, tables
 from channels import words
 from channels.why import MOST, why_text
 from core.ledger import Ledger, Ruling
+from core.prices import Prices
 from core.receipt import FileUse, Receipt, ToolUse, told
 from core.secrets import remember
 from core.tools import Tool, adapt
@@ -118,7 +119,7 @@ async def test_markup_in_arguments_and_errors_calls_nobody_and_ends_no_code(sand
             assert line.count("`") == 6  # the tool, the arguments and the error: nothing in them ends its span
         assert not any(message.pings for message in talk.replies())
         assert not LEAKS.search(json.dumps(turn.receipt))
-        found = await Ledger(talk.bot.database).account(turn.id)
+        found = await Ledger(talk.bot.database, Prices()).account(turn.id)
         assert found is not None
         assert not LEAKS.search(repr(found))
 

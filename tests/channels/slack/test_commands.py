@@ -11,6 +11,7 @@ from channels.slack.commands import COMMANDS, MOST
 from core.conversations import Conversations
 from core.errors import StoreError
 from core.frames import END
+from core.visitors import NOWHERE, Visitor
 from sandbox.models import Pause, Say
 from sandbox.slack import Message, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, Bot, running
@@ -87,7 +88,7 @@ async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tm
         }
         elsewhere = f"slack:{slack.team_id}:{question.channel.id}:{question.ts}"
         for made_up in (f"pick:reset:{elsewhere}", "pick:reset", f"pick:nothing:{elsewhere}"):
-            await bot.channel._commands.pick(body, made_up)
+            await bot.channel._commands.pick(body, made_up, (Visitor("slack", slack.people["ada"].id), NOWHERE))
         assert choice.text == words.WHICH_TO_RESET
         assert "reset" not in {row.outcome for row in await bot.inbox_rows()}
 
