@@ -9,11 +9,13 @@ from typing import Any
 from aiohttp.web import AbstractRouteDef
 from google.adk.apps import App
 
+from bot import traces
 from bot.agent import Crew, make_choice, make_crew, summing
 from bot.feed import feeding
 from bot.health import Health
 from bot.money import make_money
-from bot.server import serving
+from bot.probes import probes
+from bot.server import Server, serving
 from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
 from channels import words
 from channels.answer import Answerer
@@ -69,7 +71,21 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         StoreError: the database does.
         DeafError: a channel hears nothing any more.
     """
-    async with _parts(settings) as (channels, worker, health):
+    health = Health()
+    metrics = None
+    if settings.metrics:
+        from bot.metrics import Metrics  # noqa: PLC0415 - it takes OpenTelemetry's SDK
+
+        metrics = Metrics(health, settings.shown_token)
+    routes = [*probes(health), *(metrics.routes if metrics else ())]
+    async with (
+        traces.sent(),
+        serving(settings.port, routes, is_needed=settings.is_called) as server,
+        _parts(settings, server) as (channels, worker, database),
+        AsyncExitStack() as told,
+    ):
+        if metrics is not None:
+            await told.enter_async_context(metrics.watching(channels.values(), worker, database))
         starting = asyncio.create_task(_start(channels.values()), name="start")
         working: asyncio.Task[None] | None = None
         try:
@@ -77,7 +93,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                 working = asyncio.create_task(worker.run(), name="worker")
                 garbage.settle()  # what is there now stays; full collections wait for a rest
                 log.info("ready")
-                async with _beside(health.watch(), name="health") as watching:
+                async with _beside(health.watch(channels.values(), database), name="health") as watching:
                     await _ends_before(stop, working, watching)
         finally:
             log.info("stopping")
@@ -94,7 +110,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], Worker, Health]]:
+async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict[str, Channel], Worker, Database]]:
     words.prefer(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database, connections=settings.database_connections)
@@ -183,8 +199,8 @@ async def _parts(settings: Settings) -> AsyncIterator[tuple[dict[str, Channel], 
         await stack.enter_async_context(_beside(approvals.watch(answerer.reask), name="approvals"))
         shares = Shares(database, lease)
         await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
-        await stack.enter_async_context(serving(settings.port, routes))
-        yield channels, worker, Health(channels.values(), database)
+        server.add(routes)
+        yield channels, worker, database
 
 
 def _open(

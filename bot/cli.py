@@ -162,7 +162,7 @@ def _run(work: Work, settings: configuration.Settings, log_file: Path | None = N
         finally:
             _end_soon(code)
 
-    logs.configure(settings.log_level, log_file)
+    logs.configure(settings.log_level, log_file, settings.log_format)
     try:
         asyncio.run(main())
     except KeyboardInterrupt:

@@ -30,11 +30,7 @@ class Health:
         why: if not, a line for each reason.
     """
 
-    def __init__(
-        self, channels: Collection[Channel], database: Database, *, patience: float = PATIENCE, limit: float = LIMIT
-    ) -> None:
-        self._channels = channels
-        self._database = database
+    def __init__(self, *, patience: float = PATIENCE, limit: float = LIMIT) -> None:
         self._patience = patience
         self._limit = limit
         self._reasons: dict[str, str] = {"start": "starting"}
@@ -52,26 +48,26 @@ class Health:
         """A stop has begun: nothing new is answered."""
         self._reasons["stop"] = "stopping"
 
-    async def watch(self) -> None:
+    async def watch(self, channels: Collection[Channel], database: Database) -> None:
         """Watch, from when all channels have connected until this is cancelled. What is deaf is connected anew.
 
         Raises:
             DeafError: a channel stays deaf.
         """
         self._reasons.pop("start", None)
-        self._own(self._watch_database(), name="health of the database")
+        self._own(self._watch_database(database), name="health of the database")
         try:
-            await self._watch_channels()
+            await self._watch_channels(channels)
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _watch_channels(self) -> None:
+    async def _watch_channels(self, channels: Collection[Channel]) -> None:
         """By a clock of its own: that of the day may be set, and a machine may have slept."""
         now = asyncio.get_running_loop().time
-        lives = {channel: (channel.heard_at(), now()) for channel in self._channels}
-        tries = dict.fromkeys(self._channels, 0)
+        lives = {channel: (channel.heard_at(), now()) for channel in channels}
+        tries = dict.fromkeys(channels, 0)
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for channel, (heard_at, since) in lives.items():
@@ -95,12 +91,12 @@ class Health:
         except Exception as error:
             log.error("%s: cannot be connected anew: %s", channel.name, traced(error))
 
-    async def _watch_database(self) -> None:
+    async def _watch_database(self, database: Database) -> None:
         while True:
             reason = None
             try:
                 async with asyncio.timeout(DATABASE_SECONDS):
-                    await self._database.ping()
+                    await database.ping()
             except StoreError as error:
                 reason = str(error)
             except TimeoutError:

@@ -74,6 +74,7 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
             "DISCORD_BOT_TOKEN": discord.bot_token,
             "DISCORD_GUILDS": "",  # the sandbox's own is none of those that the operator serves
             "DATABASE_URL": f"sqlite:///{settings.data_dir / 'sandbox.db'}",
+            "PORT": "0",
             "STOP_SECONDS": "2",  # who leaves does not wait for an answer
         }
 

@@ -1,5 +1,6 @@
-"""The one HTTP server of the process."""
+"""The one HTTP server of the process: how the process is, and what platforms call."""
 
+import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
@@ -7,39 +8,67 @@ from aiohttp import web
 
 from core.errors import SettingsError
 
+log = logging.getLogger(__name__)
+
 #: The most bytes that a request may have: Slack's are some kilobytes.
 MOST_BYTES = 2**20
 
 #: Seconds that requests may still take when the server is stopped.
 STOP_SECONDS = 2.0
 
+#: Seconds after which who calls while the process starts may call again.
+RETRY_SECONDS = 2
+
+
+class Server:
+    """What is served, from the first moment on; what else is to be, once it can be.
+
+    Attributes:
+        port: where it listens; 0 if it does not.
+    """
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._late: web.UrlDispatcher | None = None
+
+    def add(self, routes: Iterable[web.AbstractRouteDef]) -> None:
+        """Serve these as well: all that there will be. Until then, who asks for anything else is told to come again."""
+        self._late = web.UrlDispatcher()
+        self._late.add_routes(routes)
+
+    async def rest(self, request: web.Request) -> web.StreamResponse:
+        """Answer what is asked of the routes that came late."""
+        if self._late is None:
+            return web.Response(status=503, text="starting\n", headers={"Retry-After": str(RETRY_SECONDS)})
+        return await (await self._late.resolve(request)).handler(request)
+
 
 @asynccontextmanager
-async def serving(port: int, routes: Iterable[web.AbstractRouteDef]) -> AsyncIterator[int]:
-    """Serve `routes`, on all addresses of the machine, for as long as this is entered; without any, nothing listens.
+async def serving(port: int, routes: Iterable[web.AbstractRouteDef], *, is_needed: bool) -> AsyncIterator[Server]:
+    """Serve `routes`, on all addresses of the machine, for as long as this is entered.
 
     Args:
         port: where to listen; 0 for any that is free, and for this machine alone.
-
-    Yields:
-        The port.
+        is_needed: whether a platform calls there: if nobody can listen, that is an error, and else a warning.
 
     Raises:
         SettingsError: nobody can listen there.
     """
-    wanted = list(routes)
-    if not wanted:
-        yield 0
-        return
-    app = web.Application(client_max_size=MOST_BYTES)
-    app.add_routes(wanted)
+    server, app = Server(), web.Application(client_max_size=MOST_BYTES)
+    app.add_routes([*routes, web.route("*", "/{path:.*}", server.rest)])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)  # addresses hold codes and states
     await runner.setup()
     try:
         try:
             await web.TCPSite(runner, None if port else "127.0.0.1", port).start()
         except OSError as error:
-            raise SettingsError(f"PORT={port}: nobody can listen there ({error.strerror})") from error
-        yield int(runner.addresses[0][1])
+            taken = f"PORT={port}: nobody can listen there ({error.strerror})"
+            if is_needed:
+                raise SettingsError(taken) from error
+            log.warning("%s, so /healthz, /readyz and /metrics are not served: set another one; 0 takes any", taken)
+        else:
+            server.port = int(runner.addresses[0][1])
+            log.info("/healthz, /readyz and /metrics are at port %s", server.port)
+        yield server
     finally:
         await runner.cleanup()

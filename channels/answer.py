@@ -16,6 +16,7 @@ from channels.attachments import ALLOWANCE, Allowance
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
 from channels.context import Context
+from channels.delays import Delays
 from channels.door import Door
 from channels.language import Language
 from channels.reply import MOST_MESSAGES, Reply
@@ -96,6 +97,7 @@ class Answerer:
             runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
         )
         self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
+        self._delays: dict[str, Delays] = {}
         self._clerks: dict[str, Clerk] = {}  # what is taken down of what runs here, by turns
         self._revised = set[str]()  # the turns that run here while what they answer was edited
 
@@ -125,6 +127,7 @@ class Answerer:
             if known != turn.chunks:
                 await keep(known)
             files = await self._made(turn) if turn.text is not None else ()
+            delays = self._delays[turn.id] = Delays(turn)
             async with (
                 Language(channel.locale(turn.inbound)) as language,
                 clearing(self._conversations, turn.id, surface) as astray,
@@ -136,6 +139,7 @@ class Answerer:
                     most=self._most_messages,
                     say=language.now,
                     controls=await self._while_it_runs(turn, language.now),
+                    seen=delays.seen,
                     astray=astray,
                 ) as reply,
             ):
@@ -150,6 +154,7 @@ class Answerer:
         finally:
             self._replies.pop(turn.id, None)
             self._clerks.pop(turn.id, None)
+            self._delays.pop(turn.id, None)
             self._revised.discard(turn.id)
 
     async def reshow(self, turn_id: str, *, ending: str = "") -> None:
@@ -374,6 +379,7 @@ class Answerer:
         """Show the final text, and below it, each in a message of its own, what people are asked for."""
         controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
         await reply.close(text, controls=controls, files=files)
+        self._delays[turn.id].ended()
         for approval in asked:
             await self._turns.hold(turn)
             await self.reask(approval)

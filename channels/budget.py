@@ -216,6 +216,11 @@ class Budget:
         """How many calls each that is live could have while it is likely to last, if there were one more."""
         return (self._free(_LIKELY / self._speed) - self._kept) / (len(self._live) + 1)
 
+    @property
+    def left(self) -> float:
+        """The part of the window that may be used now: from 0 to 1."""
+        return 0.0 if _now() < self._closed_until else min(1.0, max(0.0, self._free(0.0) / self._window.calls))
+
     def _free(self, within: float) -> int:
         """How many calls may go, now or in so many seconds."""
         self._forget()

@@ -8,6 +8,7 @@ from typing import TypeVar
 from channels.budget import Budget, Window
 from channels.channel import Priority
 from channels.pacer import Pacer
+from core import metrics
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -47,10 +48,12 @@ class Caller:
     """Makes calls for all surfaces that share a platform's limits.
 
     Args:
+        channel: the platform's name, for what is counted.
         speed: how many times faster than the platform's the windows run: see `Pacer`.
     """
 
-    def __init__(self, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
+    def __init__(self, channel: str, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
+        self._channel = channel
         self.pacer = Pacer(speed=speed)
         self._pauses = pauses
 
@@ -76,15 +79,23 @@ class Caller:
             RefusedError: the platform will not have it.
             PassingError: it failed in passing.
         """
+        outcome = "failed"
         try:
-            return await (send() if within is None else _admitted(send, within, priority))
+            answer = await (send() if within is None else _admitted(send, within, priority))
+            outcome = "ok"
+            return answer
+        except RefusedError:
+            outcome = "refused"
+            raise
         except PassingError as failure:
             log.info("%s did not succeed (%s)", name, failure)
             if failure.retry_after is not None:
+                outcome = "limited"
                 budget.refused(failure.retry_after)
             raise
         finally:
             budget.answered()
+            metrics.platform_calls.add(1, {"channel": self._channel, "method": name, "outcome": outcome})
 
     async def call(
         self,

@@ -323,6 +323,10 @@ class Channel(Protocol):
         """What other workers are to know of what this one uses of the platform's limits."""
         ...
 
+    def left(self) -> float:
+        """The part that is left, at least, of each of the platform's limits: from 0 to 1."""
+        ...
+
     def share(self, others: Sequence[Uses]) -> None:
         """Leave to other workers, who tell this, what of the platform's limits is theirs."""
         ...

@@ -46,6 +46,11 @@ class Pacer:
         for key, budget in self._budgets.items():
             budget.share(self._use_of(key))
 
+    @property
+    def left(self) -> float:
+        """The part that is left, at least, of each budget's window: from 0 to 1."""
+        return min((budget.left for budget in self._budgets.values()), default=1.0)
+
     def _use_of(self, key: Hashable) -> Others | None:
         uses = [other.get(_name(key), (0, 0)) for other in self._others]
         return Others(len(uses), sum(live for live, _ in uses), sum(used for _, used in uses)) if uses else None

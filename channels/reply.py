@@ -42,6 +42,14 @@ async def _at_will() -> None:
     """Nobody else may come to show the reply."""
 
 
+#: Called with whether there is text in what is shown.
+Seen = Callable[[bool], None]
+
+
+def _unnoted(_has_text: bool) -> None:
+    """Nobody wants to know."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Move:
     """What is to be shown next: see `Surface.ready`."""
@@ -64,6 +72,7 @@ class Reply:
         most: how many messages it may have. Of a longer text they show the beginning, and a file the whole.
         say: the language of what it says in the bot's own name.
         controls: the buttons under it while it grows.
+        seen: called whenever something is shown.
         astray: takes the ids of messages that were posted while another process took the reply, and may be nobody's.
     """
 
@@ -77,9 +86,11 @@ class Reply:
         most: int = MOST_MESSAGES,
         say: Words = words.ENGLISH,
         controls: Sequence[Button] = (),
+        seen: Seen = _unnoted,
         astray: list[str] | None = None,
     ) -> None:
         self._surface = surface
+        self._seen = seen
         self._known = list(known)
         self._keep = keep
         self._hold = hold
@@ -239,7 +250,7 @@ class Reply:
                 await self._planner.catch_up()
                 self._changed.clear()
                 is_last, since, self._since = self._final is not None, self._since, None
-                before, self._settled = self._settled, self._planner.full
+                before, self._settled, has_text = self._settled, self._planner.full, bool(self._planner.text)
                 plan = self._plan(before, self._final if self._final is not None else move.priority)
                 try:
                     shown = await self._surface.show(plan, tuple(self._known), self._record)
@@ -250,6 +261,8 @@ class Reply:
                     if is_first:
                         await self._surface.begun()
                         is_first = False
+                if shown:
+                    self._seen(has_text)
                 count = len(plan.chunks) + len(plan.files)
                 if shown and len(self._known) > count:
                     del self._known[count:]

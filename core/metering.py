@@ -17,6 +17,7 @@ from google.adk.events.event import Event
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
+from core import metrics
 from core.models.provider import Usage
 
 #: What a stored event is marked with: whose run it is of, and which model has said it.
@@ -129,6 +130,8 @@ class Meter:
         return {_MARK: {"turn": self.turn, "part": self._part}}
 
     def add(self, call: ModelCall) -> None:
+        used = {"input": call.input, "output": call.output, "thinking": call.thinking, "cached": call.cached}
+        metrics.model_call(call.model, call.error, **used)
         self._calls.append(call)
 
     def retell(self, events: Iterable[Event]) -> None:

@@ -144,6 +144,16 @@ async def overview(database: Database) -> Overview:
         )
 
 
+async def waiting(database: Database) -> Waiting:
+    """What waits now.
+
+    Raises:
+        StoreError: the database cannot be read.
+    """
+    async with database.read() as connection:
+        return await _waiting(connection, float((await connection.execute(sa.select(database.now))).scalar_one()))
+
+
 async def turns_seen(
     database: Database,
     *,

@@ -15,13 +15,35 @@ _SHAPES = re.compile(
     | \bxapp-[\w-]{4,}                        # Slack: app-level tokens
     | \b[\w-]{23,28}\.[\w-]{6,7}\.[\w-]{27,}  # Discord: bot tokens
     | (?<=/)[\w-]{80,}                        # Discord: the token of an interaction, in an address
+    | (?<=/webhooks/)\d+/[\w-]{20,}           # Discord: a webhook's address
+    | (?<=hooks\.slack\.com/)[\w/-]{8,}       # Slack: an address at which anybody may speak
+    | \b(?:gh[opsu]|glpat|gsk|hf|pplx|xai|r8)[_-][\w-]{16,}  # GitHub's, GitLab's, and keys of providers of models
+    | \bgithub_pat_\w{20,}
+    | \bA[KS]IA[A-Z0-9]{12,}                  # AWS: the ids of access keys
+    | \bya29\.[\w.-]{10,}                    # Google: access tokens
+    | \beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*     # a JSON Web Token
+    | -----BEGIN\s[A-Z ]*PRIVATE\sKEY-----(?:(?!-----END)[\s\S])*
     | \bsk-[\w-]{12,}                         # OpenAI and Anthropic keys
     | \bAIza[\w-]{20,}                        # Google API keys
-    | (?<=://)[^\s/:@]*:[^\s/@]+(?=@)         # user and password in a URL
+    | (?<=://)[^\s/:@]*:[^\s/]+(?=@)          # user and password in a URL
     | (?<=[?&]ticket=)[\w.~%-]+                # a Slack socket's address
     | (?i:(?<=bearer\s))[\w.~+/=-]{8,}        # an Authorization header
+    | (?i:(?<=authorization:\sbasic\s))[\w+/=-]{6,}
     """,
     re.VERBOSE,
+)
+
+#: What follows a name that says that it is one: in an address, in a form, in what was JSON or Python.
+_NAMED = re.compile(
+    r"""
+    ( [?&](?:key|code|sig|signature|auth)=
+    | [\w-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key)=
+    | (?:["'])[\w-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|authorization|cookie)(?:["'])\s*[:=]\s*["']
+    | (?:x-(?:goog-)?api-key|x-slack-signature|set-cookie)["']?\s*[:=,]\s*["']?
+    )
+    (?!\[redacted\])[^\s&"'#]+
+    """,
+    re.VERBOSE | re.IGNORECASE,
 )
 
 #: What a value is called that is not to be told, whatever it looks like.
@@ -47,7 +69,7 @@ def redact(text: str) -> str:
     """`text` without what is, or looks like, a secret."""
     for secret in sorted(_known, key=len, reverse=True):
         text = text.replace(secret, _MASK)
-    return _SHAPES.sub(_MASK, text)
+    return _NAMED.sub(rf"\1{_MASK}", _SHAPES.sub(_MASK, text))
 
 
 def masked(value: Any, depth: int = _DEPTH) -> Any:

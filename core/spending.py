@@ -13,8 +13,9 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core import metrics
 from core.metering import ModelCall, calls_in, day_of
-from core.prices import Prices
+from core.prices import DOLLAR, Prices
 from core.secrets import traced
 from core.store.database import Database
 from core.store.schema import reservations, spending, turns
@@ -173,6 +174,7 @@ async def count(connection: AsyncConnection, prices: Prices, *which: sa.ColumnEl
         costs.append({"the_turn": turn.id, "the_cost": sum(share.cost for _, _, share in shares)})
         day, place = str(usage.get("day") or day_of(turn.created_at)), str(usage.get("place", ""))
         for person, model, share in shares:
+            metrics.cost.add(share.cost / DOLLAR, {"model": model})
             key = day, person, place, model
             row = added.setdefault(key, ["", *(0 for _ in _SUMS)])
             row[0] = share.name or row[0]

@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core import tracing
 from core.agents import ONE, Agents
 from core.claiming import Taken, new_id, take, without_damaged
 from core.fence import OWN, Fence, kept_usage, writes_own
@@ -162,6 +163,7 @@ class Turns:
             TurnLostError: another worker has taken the turn.
         """
         await self._write(turn, _HANDED_BACK, usage=turn.meter.to_json() or None)
+        tracing.ended("handed back")
         if not self._database.is_sqlite:
             async with self._database.write() as connection:
                 await self.announce(connection)
@@ -221,6 +223,7 @@ class Turns:
                 await self._end_over(turn, state, values)
 
         await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+        tracing.ended(state, error)
 
     async def _end_over(self, turn: Turn, state: Ended, values: Mapping[str, Any]) -> None:
         """End a turn of a generation that a reset has ended, or whose messages were deleted."""

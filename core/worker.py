@@ -8,6 +8,7 @@ from typing import Any
 
 from core.errors import StoreError, TurnLostError
 from core.secrets import traced
+from core.tracing import running
 from core.turn import Turn
 from core.turns import LOST, SHUTDOWN, Turns
 
@@ -63,6 +64,11 @@ class Worker:
         self._claiming = asyncio.Lock()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
+
+    @property
+    def busy(self) -> int:
+        """How many turns run."""
+        return len(self._running)
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -154,7 +160,8 @@ class Worker:
     async def _run(self, turn: Turn, after: float) -> None:
         try:
             await _sleep(after)
-            await self._answer(turn)
+            with running(turn.id, turn.session_id, turn.inbound.channel, turn.kind):
+                await self._answer(turn)
         except asyncio.CancelledError:
             log.info("turn %s was cancelled", turn.id)
         except TurnLostError:

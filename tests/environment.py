@@ -17,11 +17,14 @@ FOREIGN = (
     "LANGUAGE",
     "REPLY_",
     "FOLLOW",
-    "LOG_LEVEL",
+    "LOG_",
+    "METRICS",
+    "OTEL_",
     "PORT",
     "SECRET_KEY",
 )
 
 
 def inherited() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    return {**kept, "PORT": "0"}  # several programs at once have one machine

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 #: Settings of whoever runs the soak, which must not reach the bot.
-FOREIGN = ("SLACK_", "DISCORD_", "OPENAI_", "MODEL", "DATABASE_URL", "AGENT_", "TOOLS", "DYNO", "LOG_LEVEL")
+FOREIGN = ("SLACK_", "DISCORD_", "OPENAI_", "MODEL", "DATABASE_URL", "AGENT_", "TOOLS", "DYNO", "LOG_", "PORT", "OTEL_")
 
 
 class Bot:
@@ -26,7 +26,7 @@ class Bot:
         self._folder = folder
         self._speed = speed
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
-        self._environment = {**inherited, **settings}
+        self._environment = {**inherited, "PORT": "0", **settings}
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:

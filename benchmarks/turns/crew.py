@@ -85,6 +85,9 @@ class Place:
     def tell(self) -> Uses:
         return {}
 
+    def left(self) -> float:
+        return 1.0
+
     def share(self, others: Sequence[Uses]) -> None:
         return
 

@@ -111,6 +111,11 @@ class SlackPart(Part):
         )
 
     @property
+    def is_called(self) -> bool:
+        """Whether Slack, or who installs the app, calls the process."""
+        return self.slack is not None and (self.slack_mode == "http" or bool(self.slack_client_id))
+
+    @property
     def vault_key(self) -> str:
         """What the tokens of several workspaces are encrypted with; empty where there is one."""
         return revealed(self.secret_key) or "" if self.slack_client_id else ""

@@ -12,6 +12,7 @@ from bot.settings.access import AccessPart
 from bot.settings.agent import AgentPart
 from bot.settings.money import MoneyPart
 from bot.settings.values import line, several, with_driver
+from bot.settings.watch import WatchPart
 from channels.attachments import Allowance
 from channels.buttons import Extra
 from channels.context import TOKENS
@@ -26,7 +27,7 @@ from core.secrets import remember
 NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"
 
 
-class Settings(AccessPart, AgentPart, MoneyPart):
+class Settings(AccessPart, AgentPart, MoneyPart, WatchPart):
     """Every setting; `.env.example` explains them one by one."""
 
     database_url: str = ""
@@ -56,9 +57,6 @@ class Settings(AccessPart, AgentPart, MoneyPart):
     stop_seconds: float = Field(default=20, gt=0)
     catch_up_hours: float = Field(default=24, ge=0)
     catch_up_messages: int = Field(default=100, gt=0)
-
-    port: int = Field(default=3000, ge=0, le=65535)
-    log_level: str = Field(default="INFO", pattern="^(?i:debug|info|warning|error)$")
 
     @field_validator("reply_buttons", mode="before")
     @classmethod

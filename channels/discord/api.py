@@ -84,7 +84,7 @@ class DiscordApi:
     ) -> None:
         self._client = client
         self._silent = silent
-        self._caller = Caller(pauses=pauses, speed=speed)
+        self._caller = Caller("discord", pauses=pauses, speed=speed)
         self._taking = Taking()
         assert client.user is None, "who has logged in before does not hear of the limits"
         client.http.http_trace = tracing(self._learn)  # discord.py reads it when it logs in, and hands on no headers

@@ -178,6 +178,9 @@ class DiscordChannel:
     def tell(self) -> Uses:
         return self._api.pacer.tell()
 
+    def left(self) -> float:
+        return self._api.pacer.left
+
     def share(self, others: Sequence[Uses]) -> None:
         self._api.pacer.share(others)
 
@@ -273,9 +276,7 @@ class DiscordChannel:
     async def _send_away(self, inbound: Inbound, text: str) -> None:
         """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""
         if "token" in inbound.address:
-            await Token(self._api, self._client, inbound.address).edit(
-                ORIGINAL, text, (), priority=Priority.PROGRESS, is_admitted=False
-            )
+            await self._token(inbound.address).edit(ORIGINAL, text, (), priority=Priority.PROGRESS, is_admitted=False)
             return
         try:
             await self._api.tell(int(inbound.author), text)

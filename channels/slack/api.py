@@ -57,7 +57,7 @@ class SlackApi:
         self._client = client
         self._workspaces = workspaces
         self._team = ""
-        self._caller = Caller(pauses=pauses, speed=speed)
+        self._caller = Caller("slack", pauses=pauses, speed=speed)
 
     def at(self, team: str) -> "SlackApi":
         """The one that makes calls in this workspace."""

@@ -13,6 +13,7 @@ from asyncpg.exceptions import (
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from core import metrics
 from core.errors import StoreError
 
 #: SQLite: what may pass. Its full names go on where these end: `SQLITE_IOERR_WRITE`.
@@ -69,6 +70,7 @@ def store_errors() -> Iterator[None]:
             raise ValueError("a stored text is not UTF-8") from error
         kind = getattr(fault, "sqlite_errorname", type(fault).__name__)  # `SQLITE_FULL`, `InvalidPasswordError`
         advice = next((f": {advice}" for known, advice in _ADVICE.items() if kind.startswith(known)), "")
+        metrics.database_errors.add(1, {"kind": kind})
         store_error = StoreError(f"the database cannot be used ({kind}){advice}")
         store_error.retryable = _passes(fault)
         raise store_error from error

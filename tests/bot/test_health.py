@@ -48,9 +48,9 @@ def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def watched(database: Database, *channels: Channel, limit: float = 60) -> AsyncIterator[Health]:
     """The health of channels that are connected; what is wrong with it is raised in the end."""
-    found = Health(channels, database, patience=0.3, limit=limit)
+    found = Health(patience=0.3, limit=limit)
     assert not found.is_ready
-    watching = asyncio.create_task(found.watch())
+    watching = asyncio.create_task(found.watch(channels, database))
     await until(lambda: found.is_ready)
     try:
         yield found
@@ -81,10 +81,10 @@ async def test_a_token_that_is_good_no_more_is_deafness_that_nothing_helps_again
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with SlackSandbox(rate_limits=False) as sandbox, slack.running(sandbox, tmp_path, "never asked") as bot:
-        found = Health([bot.channel], bot.database, patience=0.3, limit=0.8)
+        found = Health(patience=0.3, limit=0.8)
         sandbox.faults.fail("auth.test", 100_000, error="account_inactive")
         with pytest.raises(DeafError, match=r"slack: there was no sign of life for \d s; ending"):
-            await asyncio.wait_for(found.watch(), 10)
+            await asyncio.wait_for(found.watch([bot.channel], bot.database), 10)
         assert "auth.test: Slack says account_inactive" in caplog.text
         assert caplog.text.count("slack: connecting anew") == 2
 
@@ -174,6 +174,7 @@ async def test_the_program_ends_when_it_stays_deaf(tmp_path: Path, monkeypatch: 
             slack_api_url=sandbox.api_url,
             model="openai/never-asked",
             openai_base_url="http://127.0.0.1:9/v1",
+            port=0,
         )
         running = asyncio.create_task(app.run(settings, asyncio.Event()))
         await sandbox.wait_connected(30)

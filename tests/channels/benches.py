@@ -179,4 +179,4 @@ async def talking(sandbox: Any, folder: Path, *script: Any, **more: Any) -> Asyn
 
 def quick(bot: Any) -> None:
     """Let its calls be made again soon, and its windows pass quickly."""
-    bot.channel._api._caller = Caller(pauses=PAUSES, speed=100)
+    bot.channel._api._caller = Caller("test", pauses=PAUSES, speed=100)

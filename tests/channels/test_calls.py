@@ -17,7 +17,7 @@ class Platform:
         self.failures = list(failures)
         self.calls = 0
         self.refused = asyncio.Event()
-        self.caller = Caller(pauses=(0.01, 0.01))
+        self.caller = Caller("test", pauses=(0.01, 0.01))
 
     async def send(self) -> str:
         self.calls += 1

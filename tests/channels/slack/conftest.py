@@ -128,8 +128,8 @@ async def running(
         bot = Bot(slack, channel, made)
         work = asyncio.create_task(bot.worker.run())
         try:
-            async with serving(0, channel.routes) as port:
-                bot.address = f"http://127.0.0.1:{port}"
+            async with serving(0, channel.routes, is_needed=True) as server:
+                bot.address = f"http://127.0.0.1:{server.port}"
                 if connect:
                     await channel.start()
                     if settings.mode == "http":

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import aiohttp.web
 import pytest
 
-from bot.server import serving
 from channels.slack import http, proof
-from core.errors import SettingsError, StoreError
+from core.errors import StoreError
 from core.inbox import Inbox
 from sandbox.slack import File, SlackSandbox
 from sandbox.slack.request_url import written
@@ -165,16 +163,3 @@ async def test_who_has_stopped_takes_nothing_more(slack: SlackSandbox, tmp_path:
         assert await post(bot, "{}", slack.requests.signed("{}")) == 503
         await bot.channel.reconnect()
         assert bot.channel.heard_at() > 0
-
-
-async def test_a_port_that_is_taken_is_told_and_without_routes_nobody_listens() -> None:
-    async with serving(0, [aiohttp.web.get("/", _page)]) as port:
-        with pytest.raises(SettingsError, match=f"PORT={port}"):
-            async with serving(port, [aiohttp.web.get("/", _page)]):
-                pass
-        async with serving(port, []) as none:
-            assert none == 0
-
-
-async def _page(_: aiohttp.web.Request) -> aiohttp.web.Response:
-    return aiohttp.web.Response()

@@ -1,0 +1,176 @@
+"""What whoever runs the bot sees of it: whether it lives, what it is at, and what became of each turn."""
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+from aiohttp import web
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from sandbox.models import Pause, Say, ScriptedOpenAI
+from sandbox.slack import SlackSandbox
+from tests.acceptance.conftest import Bot, Program, Start, With
+from tests.acceptance.platforms import Platform, Slack, Talk
+from tests.acceptance.test_life import talks
+
+_PORT = re.compile(r"are at port (\d+)")
+
+
+async def asked(program: Program, path: str, **headers: str) -> tuple[int, str]:
+    (port,) = _PORT.findall(program.log)[-1:]
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}{path}", headers=headers) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+class Collector:
+    """Takes the traces."""
+
+    def __init__(self) -> None:
+        self.requests: list[ExportTraceServiceRequest] = []
+        self.came = asyncio.Event()
+
+    async def take(self, request: web.Request) -> web.Response:
+        self.requests.append(ExportTraceServiceRequest.FromString(await request.read()))
+        self.came.set()
+        return web.Response()
+
+    @property
+    def spans(self) -> Iterator[Span]:
+        for request in self.requests:
+            for resource in request.resource_spans:
+                for scope in resource.scope_spans:
+                    yield from scope.spans
+
+
+@asynccontextmanager
+async def collecting() -> AsyncIterator[tuple[Collector, str]]:
+    collector, app = Collector(), web.Application()
+    app.add_routes([web.post("/v1/traces", collector.take)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield collector, f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def attributes(span: Span) -> dict[str, str]:
+    return {each.key: each.value.string_value for each in span.attributes}
+
+
+async def test_who_runs_it_sees_that_it_lives_what_it_has_done_and_that_it_stops(start: Start) -> None:
+    async with collecting() as (collector, address):
+        bot = await start(OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_BSP_SCHEDULE_DELAY="200", STOP_SECONDS="1")
+        program, places = bot.program, talks(bot)
+        assert await asked(program, "/healthz") == (200, "alive\n")
+        assert await asked(program, "/readyz") == (200, "ready\n")
+        assert (await asked(program, "/else"))[0] == 404
+
+        bot.answer = lambda _asked: "The answer of forty-two."
+        await bot.everywhere(lambda platform: said(bot, platform, places[platform]))
+        await ended(program, 2)
+
+        _, told = await asked(program, "/metrics")
+        for channel in ("slack", "discord"):
+            assert f'parley_turns_total{{channel="{channel}",kind="message",state="done"}} 1.0' in told
+            for until in ("placeholder", "first_word", "final"):
+                assert f'parley_reply_delay_seconds_count{{channel="{channel}",until="{until}"}} 1.0' in told
+            assert re.search(rf'parley_platform_calls_total{{channel="{channel}",method=".+",outcome="ok"}} \d', told)
+            assert f'parley_platform_budget_left{{channel="{channel}"}} ' in told
+        assert 'parley_model_calls_total{model="openai/scripted",outcome="ok"} 2.0' in told
+        assert 'parley_model_tokens_total{kind="input",model="openai/scripted"} ' in told
+        for line in ("parley_ready 1.0", "parley_turns_running 0.0", "parley_messages_waiting 0.0"):
+            assert line in told
+        assert "process_resident_memory_bytes" in told
+        for secret in ("forty-two", "question", "gen_ai", "U0", "C0"):
+            assert secret not in told
+
+        assert (await asked(program, "/metrics", **{"X-Forwarded-For": "198.51.100.7"}))[0] == 403
+
+        async with asyncio.timeout(10):
+            while len(turns := [span for span in collector.spans if span.name == "parley.turn"]) < 2:
+                collector.came.clear()
+                await collector.came.wait()
+        assert "parley_loop_lag_seconds_bucket" in (await asked(program, "/metrics"))[1]
+        assert {attributes(turn)["parley.outcome"] for turn in turns} == {"done"}
+        assert {attributes(turn)["parley.channel"] for turn in turns} == {"slack", "discord"}
+        inside = [span for span in collector.spans if span.trace_id == turns[0].trace_id and span != turns[0]]
+        assert any("scripted" in span.name or "invoke_agent" in span.name for span in inside), inside
+        everything = "".join(map(str, collector.requests))
+        assert "forty-two" not in everything
+        assert "What is the question" not in everything
+        assert not re.search(r"slack:|discord:", everything)
+
+        bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
+        platform = bot.platforms[0]
+        await places[platform].say("and this?")
+        await bot.reply(platform, places[platform], lambda text: text.startswith("Beginning"))
+        ending = asyncio.create_task(program.end())
+        async with asyncio.timeout(10):
+            while (answer := await asked(program, "/readyz"))[0] != 503:  # noqa: ASYNC110 - a probe is asked
+                await asyncio.sleep(0.01)
+        assert answer[1] == "stopping\n"
+        assert (await asked(program, "/healthz"))[0] == 200
+        assert await ending == 0
+        about = re.search(r"handed|cancelled.* \[turn=\w+ session=slack:\S+ trace=[0-9a-f]{32}\]", program.log)
+        assert about, program.log[-3000:]
+
+
+async def said(bot: Bot, platform: Platform, talk: Talk) -> None:
+    await bot.ask(platform, talk, "What is the question?", "The answer of forty-two.")
+
+
+async def ended(program: Program, count: int) -> None:
+    """Until so many turns have ended: the platform shows the answer a moment before."""
+    async with asyncio.timeout(10):
+        while (await asked(program, "/metrics"))[1].count('state="done"} 1.0') < count:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.02)
+
+
+async def test_a_port_that_is_taken_stops_nobody_whom_no_platform_calls(program: With) -> None:
+    async with ScriptedOpenAI() as model, SlackSandbox() as slack:
+        with socket.socket() as taken:
+            taken.bind(("", 0))
+            taken.listen()
+            port = str(taken.getsockname()[1])
+            settings = {
+                **Slack(slack).settings,
+                "MODEL": "openai/m",
+                "OPENAI_BASE_URL": model.base_url,
+                "PORT": port,
+                "METRICS_TOKEN": "letmein12345",
+            }
+            bot = program(settings)
+            await bot.start()
+            await bot.ready()
+            assert f"PORT={port}: nobody can listen there" in bot.log
+            assert "0 takes any" in bot.log
+            assert await bot.end() == 0
+            by_http = {"SLACK_MODE": "http", "SLACK_APP_TOKEN": "", "SLACK_SIGNING_SECRET": "s" * 32}
+            called = program({**settings, **by_http})
+            code, log = await called.finish("run")
+            assert code == 2
+            assert f"PORT={port}: nobody can listen there" in log
+        guarded = program({**settings, "PORT": "0"})
+        await guarded.start()
+        await guarded.ready()
+        assert (await asked(guarded, "/metrics"))[0] == 401
+        assert (await asked(guarded, "/metrics", Authorization="Bearer letmein12345"))[0] == 200
+        assert await guarded.end() == 0
+        silent = program({**settings, "PORT": "0", "METRICS": "off", "LOG_FORMAT": "json"})
+        silent.logs = silent.folder / "silent.log"
+        await silent.start()
+        await slack.wait_connected(30)
+        assert (await asked(silent, "/metrics"))[0] == 404
+        assert await silent.end() == 0
+        entries = [json.loads(line) for line in silent.log.splitlines()]
+        assert {"level": "INFO", "logger": "bot.app", "message": "stopping"}.items() <= entries[-1].items()
