@@ -252,12 +252,16 @@ class Gaps:
             if inbound.sent_at < time.time() - max(1.0, self._bounds.hours) * 3600:
                 log.error("%s: a message is lost, as it could not be kept for too long", self._channel)
             else:
+                late = replace(call, is_late=True)
                 try:
-                    await self._take(replace(call, is_late=True))
-                except StoreError as error:
+                    await self._take(late)
+                except StoreError:
                     await self._places.heard_at(self._part)  # which fails as well, if it is not the message
-                    failure = error
-                    continue
+                    try:
+                        await self._take(late)  # if the database has just come back, no other goes before it
+                    except StoreError as error:
+                        failure = error
+                        continue
             self._missed.pop(inbound.event_key, None)
         if failure is not None:
             raise failure

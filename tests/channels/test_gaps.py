@@ -116,6 +116,24 @@ async def test_what_could_not_be_kept_holds_the_note_back_and_is_kept_in_its_ord
         assert world.looks == []
 
 
+async def test_that_order_holds_though_the_database_comes_back_in_the_middle(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world_of(places) as world:
+        heard_at = places.heard_at
+
+        async def back(part: str) -> float | None:
+            world.is_down = False
+            return await heard_at(part)
+
+        monkeypatch.setattr(places, "heard_at", back)
+        world.is_down, now = True, time.time()
+        for call in (called("first", now - 50), called("second", now - 40)):
+            world.gaps.missed(call)
+        await until(lambda: len(world.taken) == 2)
+        assert world.taken == ["first", "second"]
+
+
 async def test_what_is_said_behind_what_could_not_be_kept_in_its_session_is_kept_behind_it(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
