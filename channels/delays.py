@@ -3,7 +3,7 @@
 import time
 
 from core import metrics
-from core.turns import Turn
+from core.turn import Turn
 
 
 class Delays:
