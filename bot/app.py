@@ -51,6 +51,7 @@ from core.shares import Shares, Uses
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, pending, verify
+from core.store.retrying import retried
 from core.summarizer import Summarizer
 from core.tokens import TokenCounter
 from core.turn import Turn
@@ -123,7 +124,7 @@ async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict
         await adopt(database, crew.agents)
         money = make_money(settings, database, choice.asked)
         lease = Lease(database, seconds=settings.lease_seconds)
-        await lease.take()
+        await retried(lease.take, what="the lease")
         stack.push_async_callback(lease.give_up)
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)

@@ -11,6 +11,7 @@ from typing import Any
 from channels import words
 from channels.apologies import Apologies, level, marked
 from channels.asking import Asking
+from channels.astray import clearing
 from channels.attachments import ALLOWANCE, Allowance
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
 from channels.channel import Button, Channel, File, Priority
@@ -120,6 +121,8 @@ class Answerer:
                     place.waited()
                 if place is not surface:
                     await place.begun()
+            if turn.attempt > 1:  # whose it was may only be slow
+                surface.doubt()
             known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
             if known != turn.chunks:
                 await keep(known)
@@ -127,6 +130,7 @@ class Answerer:
             delays = self._delays[turn.id] = Delays(turn)
             async with (
                 Language(channel.locale(turn.inbound)) as language,
+                clearing(self._conversations, turn.id, surface) as astray,
                 Reply(
                     surface,
                     known=known,
@@ -136,6 +140,7 @@ class Answerer:
                     say=language.now,
                     controls=await self._while_it_runs(turn, language.now),
                     seen=delays.seen,
+                    astray=astray,
                 ) as reply,
             ):
                 self._replies[turn.id] = reply
@@ -252,14 +257,15 @@ class Answerer:
                     done = await self._agent_said(turn, reply)
             finally:
                 await language.known()
-            text, asked = marked(reply.text, done.calls, reply.say), list[Approval]()
+            text = marked(reply.text, done.calls, reply.say)
             files = await self._made(turn)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
                 asked = await self._approvals.answered(turn, text, turn.meter.to_json(), done.asks, clerk.receipt)
             else:
                 text = text if text.strip() else reply.say(words.NO_ANSWER)
-                await self._turns.answered(turn, text, turn.meter.to_json(), clerk.receipt)
+                is_kept = await self._turns.answered(turn, text, turn.meter.to_json(), clerk.receipt)
+                asked = [] if is_kept else None
         except SessionResetError:
             return await self._cancelled(turn, reply, turns.RESET)
         except TimeoutError:
@@ -270,6 +276,8 @@ class Answerer:
             log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
             sentence = await self._apologies.why(error, turn, reply.say)
             return await self._close(turn, reply, sentence, "failed", _cause(error))
+        if asked is None:
+            return await self._cancelled(turn, reply, turns.ANEW)
         return await self._show(turn, reply, text, files, asked)
 
     async def _agent_said(self, turn: Turn, reply: Reply) -> StreamEvent:
@@ -345,8 +353,10 @@ class Answerer:
                         await reply.close(reply.said.rstrip(), ending=ending, controls=controls)
                     except SurfaceError as error:
                         log.warning("turn %s: its reply does not say that it is handed back: %s", turn.id, error)
+                await reply.leave()
                 await self._turns.hand_back(turn)
             case turns.ANEW:
+                await reply.leave()  # whoever goes on with it finds all that this one has shown
                 await self._turns.hand_back(turn)
 
     async def _close(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:
@@ -371,6 +381,7 @@ class Answerer:
         await reply.close(text, controls=controls, files=files)
         self._delays[turn.id].ended()
         for approval in asked:
+            await self._turns.hold(turn)
             await self.reask(approval)
         await self._turns.end(turn, "done")
 

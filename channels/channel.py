@@ -251,6 +251,20 @@ class Surface(Protocol):
         """
         ...
 
+    def doubt(self) -> None:
+        """Another process was showing the reply, and a call of it may take effect yet: what that spoils is mended when
+        the last word stands.
+        """
+        ...
+
+    async def clear(self, message_ids: Sequence[str]) -> None:
+        """Delete messages that this surface has posted and that are none of the reply's.
+
+        Raises:
+            SurfaceError: they cannot be.
+        """
+        ...
+
     async def say(self, text: str, file: File | None = None) -> None:
         """Post one message that is no turn's reply, with a file.
 

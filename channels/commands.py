@@ -288,7 +288,7 @@ class Commands:
             lines += [say(words.MODELS_ARE, models=others) if len(models) > 1 else say(words.ONE_MODEL)]
             return Said("\n".join(lines))
         if wanted in models:
-            await conversations.choose_model(session, wanted, place=asker.place)
+            await conversations.choose_model(session, wanted, place=asker.place, spots=asker.spots)
             return Said(say(words.MODEL_CHOSEN, model=wanted))
         return Said(say(words.NO_SUCH_MODEL, model=_bounded(wanted), models=others))
 

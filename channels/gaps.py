@@ -42,9 +42,6 @@ KEEP_PAUSES = (*(0.1,) * 50, *(0.25,) * 40, *PAUSES)
 #: The most seconds for which a message that was just said waits for those that were said before it and not heard.
 BEHIND_SECONDS = 15.0
 
-#: Seconds to wait before the database is asked again since when nothing was heard.
-START_PAUSES = (0.2, 1.0, 2.0)
-
 #: How many messages that could not be kept are remembered; more of them are looked for.
 MOST_MISSED = 1_000
 
@@ -125,9 +122,7 @@ class Gaps:
         Raises:
             StoreError: the database does not say since when that is.
         """
-        heard_at = await retried(
-            lambda: self._places.heard_at(self._part), what=f"the gap of {self._part}", pauses=START_PAUSES
-        )
+        heard_at = await retried(lambda: self._places.heard_at(self._part), what=f"the gap of {self._part}")
         if heard_at is not None:
             self._kept = heard_at
             self.open(heard_at)

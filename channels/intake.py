@@ -60,12 +60,14 @@ class Call:
         is_free: whether it calls the bot by being said where nobody has to name it, and where it answers all unless
             it is muted.
         is_late: whether it was said a while ago, and others after it may have been heard before.
+        is_owed: see `Intake.refusal`.
     """
 
     inbound: Inbound
     is_called: bool
     is_free: bool = False
     is_late: bool = False
+    is_owed: bool = False
 
     @property
     def command(self) -> tuple[Name, str] | None:
@@ -160,7 +162,7 @@ class Intake:
             return
         accepted = await self._desk.inbox.accept(inbound)
         if isinstance(accepted, Limited):
-            if await self._is_to_be_told(inbound.who, "rate", until=accepted.until):
+            if call.is_owed or await self._is_to_be_told(inbound.who, "rate", until=accepted.until):
                 self.run(self._send_away(inbound, words.TOO_OFTEN, minutes=_minutes(accepted)), name="refusal")
         elif accepted is Accepted.WAITS:
             self._receipts.give(inbound.address)

@@ -16,7 +16,7 @@ from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
-#: Seconds by which an edit of which no answer came may be late.
+#: Seconds by which a call may be late of which no answer came, or that another process has made.
 LATE = 1.0
 
 #: Where more than half of a window is kept back already: seconds within which the end of a message has to be
@@ -99,6 +99,8 @@ class MessageSurface(ABC):
         self._address = address
         self._shown: dict[str, tuple[str, tuple[Button, ...]]] = {}
         self._lost = set[str]()  # messages of which an edit is lost
+        self._is_in_doubt = False  # whether messages may stand that are not known here
+        self._is_contested = False  # whether another process may still show something
         self._attached: tuple[str, ...] = ()  # the message that has files, and these
         self._lacking: Budget | None = None  # that had no place for a post of the last tick
         self._held: Budget | None = None  # in which the next call has its place
@@ -171,6 +173,13 @@ class MessageSurface(ABC):
         own = await self._own()
         return [*(own[position] for position in sorted(own)), *filter(_is_file, recorded)]
 
+    def doubt(self) -> None:
+        self._is_contested = True
+
+    async def clear(self, message_ids: Sequence[str]) -> None:
+        for message_id in message_ids:
+            await _clear_away(self._delete, message_id)
+
     async def say(self, text: str, file: File | None = None) -> None:
         posted = await self._post(0, text, (), Priority.FINAL, None)
         if posted is not None and file is not None:
@@ -235,14 +244,20 @@ class MessageSurface(ABC):
         for message_id in messages[len(plan.chunks) :]:
             await _clear_away(self._delete, message_id)
         if plan.priority in LAST_WORDS:
-            for message_id in await self._strays(shown):
-                await _clear_away(self._delete, message_id)
             await self._outlast([Piece(position, plan) for position in range(len(shown))], shown)
+            if self._is_in_doubt:
+                self._is_in_doubt = False
+                await self.clear(await self._strays(shown))
         await self._show_files(plan, shown[-1] if shown else "", known, record)
         return True
 
     async def _outlast(self, pieces: Sequence[Piece], shown: Sequence[str]) -> None:
-        """Say the last word again where an edit was lost: if it comes late, it writes over what was last said."""
+        """Say the last word again where an edit was lost, or another process may have made one: if it comes late, it
+        writes over what was last said.
+        """
+        if self._is_contested:
+            self._is_contested, self._is_in_doubt = False, True
+            self._lost.update(shown)
         if self._lost.isdisjoint(shown):
             return
         await asyncio.sleep(LATE)
@@ -320,7 +335,7 @@ class MessageSurface(ABC):
 
     async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
         """Messages of this reply that stand beside those that are `shown`: a post may take effect long after its answer
-        was given up.
+        was given up, and what another process posts may be found by nobody.
         """
         del shown
         return ()

@@ -13,6 +13,7 @@ from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priori
 from channels.planner import Planner
 from channels.words import Words
 from core.endings import closed
+from core.errors import TurnLostError
 from core.media import size
 from core.rounds import room
 
@@ -72,6 +73,7 @@ class Reply:
         say: the language of what it says in the bot's own name.
         controls: the buttons under it while it grows.
         seen: called whenever something is shown.
+        astray: takes the ids of messages that were posted while another process took the reply, and may be nobody's.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Reply:
         say: Words = words.ENGLISH,
         controls: Sequence[Button] = (),
         seen: Seen = _unnoted,
+        astray: list[str] | None = None,
     ) -> None:
         self._surface = surface
         self._seen = seen
@@ -93,6 +96,7 @@ class Reply:
         self._hold = hold
         self._most = most
         self.say = say
+        self._astray = [] if astray is None else astray
         self._ending = ""
         self._files: list[File] = []
         self._controls = controls
@@ -131,7 +135,11 @@ class Reply:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End what was not closed: the call in flight ends by itself, and no other is made."""
+        """End what was not closed."""
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Show no more of it: the call in flight ends by itself, and no other is made."""
         if self._writer is None:
             return
         self._is_abandoned = True
@@ -350,7 +358,11 @@ class Reply:
 
     async def _record(self, position: int, message_id: str) -> None:
         self._known[position:] = [message_id, *self._known[position + 1 :]]
-        await self._keep(self._known)
+        try:
+            await self._keep(self._known)
+        except TurnLostError:
+            self._astray.append(message_id)
+            raise
 
 
 def _now() -> float:

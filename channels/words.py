@@ -143,6 +143,7 @@ EXPORT_FORM = "to be read (md), or for programs (json)"
 ASK_DOES = "ask me something"
 ASK_WHAT = "the question"
 ASK_ABOUT = "Ask about this"
+ABOUT_THIS = "What do you say to that message?"
 
 # on what is spent
 CAP_UNTIL = "I can go on from {day}, 00:00 (UTC); before that, {who} can allow more."

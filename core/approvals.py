@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.asks import Ask, Decision, always
 from core.inbound import Inbound
+from core.overtaking import is_overtaken
 from core.secrets import traced
 from core.sessions import scopes
 from core.sessions.record import jsonable
@@ -135,21 +136,23 @@ class Approvals:
         usage: Mapping[str, Any],
         asks: Sequence[Ask],
         receipt: Mapping[str, Any] | None = None,
-    ) -> list[Approval]:
+    ) -> list[Approval] | None:
         """Keep the final text of a turn that asks people for something, what it was made of, and what it asks for. Of
         one that was started over meanwhile, nothing is asked.
 
         Returns:
-            What it asks for: see `asked`.
+            What it asks for: see `asked`; None, and nothing is kept, if the turn is to begin anew.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
         fence = self._turns.fence(turn)
 
-        async def work() -> list[Approval]:
+        async def work() -> list[Approval] | None:
             async with self._database.write() as connection:
                 generation = await hold_session(connection, turn.session_id)
+                if (await connection.execute(sa.select(turns.c.id).where(fence.is_own, is_overtaken()))).first():
+                    return None
                 here = fence.is_own & turns.c.state.in_(before("answered"))
                 new = {"text": text, "usage": dict(usage), "receipt": receipt, "state": "answered"}
                 if not (await connection.execute(sa.update(turns).where(here).values(new))).rowcount:

@@ -208,8 +208,11 @@ class Conversations:
         """
         return self._models((await self.agent(session_id, spots)).name)
 
-    async def choose_model(self, session_id: str, model: str | None, *, place: str) -> bool:
+    async def choose_model(self, session_id: str, model: str | None, *, place: str, spots: Sequence[str] = ()) -> bool:
         """Have a session, which may be yet to begin, answered by a model from its next turn on; None for the default.
+
+        Args:
+            spots: what rules on places may call where it is: see `Inbound`.
 
         Returns:
             Whether that one may be chosen.
@@ -217,7 +220,7 @@ class Conversations:
         Raises:
             StoreError: it could not be kept.
         """
-        if model is not None and model not in self.models:
+        if model is not None and model not in await self.offered(session_id, spots):
             return False
         await self._change(session_id, self._new(session_id, place), model=model)
         return True

@@ -19,6 +19,7 @@ from core.redaction import Person, person_in, redact, sessions_with
 from core.sessions import scopes
 from core.sessions.record import parsed, references
 from core.sessions.reopening import correction_of
+from core.spending import forget as forget_spender
 from core.store.database import Database
 from core.store.notices import Notices
 from core.store.schema import (
@@ -31,6 +32,7 @@ from core.store.schema import (
     messages,
     refusals,
     sessions,
+    spending,
     state,
     tool_calls,
     turns,
@@ -42,6 +44,9 @@ from core.waiting import is_under_way, is_waiting
 #: Seconds that is waited for what runs to come to its end, and between two looks.
 PATIENCE = 15.0
 LOOK = 0.1
+
+#: How often that is done for a conversation in which a new turn has begun by then.
+ROUNDS = 5
 
 #: What the inbox says of a message of which it keeps nothing but the key.
 FORGOTTEN = "forgotten"
@@ -118,12 +123,7 @@ class Forgetting:
             await self.session(session)
         for session in survey.parts:
             if wish.person:
-                await self._end(session, STOP)
-                async with self._database.write() as connection:
-                    await _hold(connection, session)
-                    await redact(connection, session, await person_in(connection, session, wish.person))
-                    await _drop_unused(connection, session)
-                    await connection.execute(sa.delete(memories).where(memories.c.session == session))
+                await self._redact(session, wish.person)
             else:
                 await self.trim(session, wish.before)
         if wish.person:
@@ -186,8 +186,21 @@ class Forgetting:
             await _drop_unused(connection, session_id)
         return True
 
-    async def _end(self, session_id: str, reason: str) -> None:
-        """End what runs in a session and what waits there."""
+    async def _redact(self, session_id: str, person: str) -> None:
+        """Take a person out of a conversation while nothing runs there that has read what he said."""
+        for left in reversed(range(ROUNDS)):
+            await self._end(session_id, STOP, person)
+            async with self._database.write() as connection:
+                await _hold(connection, session_id)
+                if left and await _runs(connection, session_id):  # it was begun meanwhile
+                    continue
+                await redact(connection, session_id, await person_in(connection, session_id, person))
+                await _drop_unused(connection, session_id)
+                await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
+                return
+
+    async def _end(self, session_id: str, reason: str, person: str = "") -> None:
+        """End what runs in a session, and what waits there: of a person, if one is given; else all, in a reset."""
         async with self._database.write() as connection:
             await _hold(connection, session_id)
             if reason == RESET:  # whatever still runs belongs to a generation that is over
@@ -195,20 +208,23 @@ class Forgetting:
                 await connection.execute(next_one.values(generation=sessions.c.generation + 1))
             here = (turns.c.session == session_id) & is_under_way(turns)
             asked = sa.update(turns).where(here).values(cancel=reason).returning(turns.c.id)
-            for turn in (await connection.execute(asked)).scalars().all():
+            ended = (await connection.execute(asked)).scalars().all()
+            for turn in ended:
                 await self._notices.post(connection, f"{turn} {reason}")
+            waiting = (inbox.c.session == session_id) & is_waiting(inbox)
             if reason == RESET:
-                waiting = (inbox.c.session == session_id) & is_waiting(inbox)
                 await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
-        await self._rest(session_id)
+            elif person:
+                await _bury(connection, waiting & (inbox.c.author == person))
+        await self._rest(session_id, turns.c.id.in_(ended))
 
-    async def _rest(self, session_id: str) -> None:
-        """Wait until nothing runs there any more, or nobody is there who could end it."""
+    async def _rest(self, session_id: str, which: sa.ColumnElement[bool] = sa.true()) -> None:  # noqa: B008 - a constant
+        """Wait until nothing of it runs there any more, or nobody is there who could end it."""
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             async with self._database.read() as connection:
                 at_work = sa.select(workers.c.id).where(workers.c.lease > self._database.now)
-                here = (turns.c.session == session_id) & is_under_way(turns) & turns.c.owner.in_(at_work)
+                here = (turns.c.session == session_id) & which & is_under_way(turns) & turns.c.owner.in_(at_work)
                 if (await connection.execute(sa.select(turns.c.id).where(here))).first() is None:
                     return
             await asyncio.sleep(LOOK)
@@ -313,5 +329,8 @@ async def _forget_person(connection: AsyncConnection, person: Person) -> None:
     await connection.execute(decided.values(decided_by=None, decider=None))
     own = (refusals.c.person == person.id) | refusals.c.person.endswith(f":{person.id}", autoescape=True)
     await connection.execute(sa.delete(refusals).where(own))
+    spent_by = sa.select(spending.c.person).where(spending.c.person.endswith(f":{person.id}", autoescape=True))
+    for his in (await connection.execute(spent_by.distinct())).scalars().all():
+        await forget_spender(connection, his)
     await _bury(connection, inbox.c.author == person.id)
     await spending.forget(connection, person.id)

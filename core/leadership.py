@@ -173,7 +173,9 @@ class Leadership:
         parts = []
         for id_, name in enumerate(names):
             leader, is_gone, wanted, is_away = found.get(name, (None, True, None, True))
-            parts.append(_Part(id_, None if is_gone else leader, None if is_away else wanted))
+            # what is this worker's by name nobody has taken: its own lease may have been lengthened late
+            is_led = leader == self._lease.worker or not is_gone
+            parts.append(_Part(id_, leader if is_led else None, None if is_away else wanted))
         return parts, others
 
     async def _take(self, parts: Iterable[int], count: int) -> set[int]:

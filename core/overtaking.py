@@ -2,8 +2,8 @@
 
 Two messages of a conversation that reach two processes may be kept the wrong way round, and one that nobody heard is
 found while a later one is answered. Nothing waits for that: the turn begins anew, and answers all of it in its order.
-One that has called a tool, or whose answer is kept, does not: what came too late is answered behind it. Nor does one
-that was taken from a worker which was gone.
+One that has called a tool, or whose answer is kept, does not: what came too late is answered behind it. Whether it is
+overtaken is seen once more by what keeps the answer: all that was kept by then comes first.
 """
 
 from collections.abc import Collection
@@ -11,12 +11,22 @@ from collections.abc import Collection
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.sessions.reopening import correction_of
-from core.store.schema import inbox, messages, tool_calls, turns
+from core.fence import IS_OWN, writes_own
+from core.sessions.reopening import correction_of, rewind
+from core.states import before
+from core.store.schema import inbox, tool_calls, turns
 from core.store.statement import Statement
 from core.waiting import is_under_way, is_waiting
 
 _CORRECTED = correction_of("")
+
+
+def _may_join(
+    table: sa.FromClause, session: str | sa.ColumnElement[str], generation: int | sa.ColumnElement[int]
+) -> sa.ColumnElement[bool]:
+    """Whether a message waits in that life of a session, and is not there to be answered once more."""
+    here = (table.c.session == session) & (table.c.generation == generation)
+    return here & is_waiting(table) & table.c.parent.is_(None)
 
 
 def is_overtaken() -> sa.ColumnElement[bool]:
@@ -35,7 +45,7 @@ def is_overtaken() -> sa.ColumnElement[bool]:
         & (turns.c.kind == "message")
         & turns.c.cancel.is_(None)
     )
-    return begins & (turns.c.attempt == 1) & waits & ~used
+    return begins & waits & ~used
 
 
 #: The turns that a worker runs, whether they are overtaken, and why else they are to be ended.
@@ -52,6 +62,10 @@ OVERTAKEN = Statement(
     )
 )
 
+#: Keeps the answer of a turn, unless it is overtaken; and finds it, if that is why not.
+ANSWERED = writes_own(before("answered"), "text", "usage", "receipt", only=[sa.not_(is_overtaken())], state="answered")
+OVERTAKEN_INSTEAD = Statement(lambda _dialect: sa.select(turns.c.id).where(IS_OWN, is_overtaken()))
+
 
 async def take_in(connection: AsyncConnection, turn_ids: Collection[str]) -> None:
     """Have those of the turns that are overtaken answer what was said before their messages as well. What their runs
@@ -60,17 +74,8 @@ async def take_in(connection: AsyncConnection, turn_ids: Collection[str]) -> Non
     overtaken = sa.select(turns.c.id, turns.c.session, turns.c.generation)
     found = await connection.execute(overtaken.where(turns.c.id.in_(turn_ids), is_overtaken()))
     for id_, session, generation in found.all():
-        of_run = messages.c.invocation_id.in_((id_, correction_of(id_)))
-        await connection.execute(sa.delete(messages).where(messages.c.session == session, of_run))
+        await rewind(connection, session, id_, keeps_question=False)
         own = inbox.alias("own")
         newest = sa.select(sa.func.max(own.c.sent_at)).where(own.c.turn == id_).scalar_subquery()
         older = _may_join(inbox, session, generation) & (inbox.c.sent_at < newest)
         await connection.execute(sa.update(inbox).where(older).values(turn=id_))
-
-
-def _may_join(
-    table: sa.FromClause, session: str | sa.ColumnElement[str], generation: int | sa.ColumnElement[int]
-) -> sa.ColumnElement[bool]:
-    """Whether a message waits in that life of a session, and is not there to be answered once more."""
-    here = (table.c.session == session) & (table.c.generation == generation)
-    return here & is_waiting(table) & table.c.parent.is_(None)

@@ -31,7 +31,7 @@ from core.fence import OWN, Fence, kept_usage, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
 from core.metering import Meter
-from core.overtaking import OVERTAKEN, RUNNING, take_in
+from core.overtaking import ANSWERED, OVERTAKEN, OVERTAKEN_INSTEAD, RUNNING, take_in
 from core.sessions.reopening import is_stored, reopen, rewind
 from core.states import Ended, before
 from core.store.database import Database
@@ -138,13 +138,23 @@ class Turns:
         """
         await self._write(turn, _SHOWN, chunks=list(chunks))
 
-    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> None:
-        """Keep the final text before it is shown, and what it was made of.
+    async def answered(self, turn: Turn, text: str, usage: Mapping[str, Any], receipt: Json | None = None) -> bool:
+        """Keep the final text before it is shown, and what it was made of; nothing if the turn is to begin anew.
+
+        Returns:
+            Whether it is kept.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _ANSWERED, text=text, usage=dict(usage), receipt=receipt)
+
+        async def work() -> bool:
+            is_kept = await self._execute(turn, ANSWERED, {"text": text, "usage": dict(usage), "receipt": receipt})
+            if not (is_kept or await self._database.run(OVERTAKEN_INSTEAD, **self.fence(turn).values)):
+                raise self.fence(turn).lost
+            return is_kept
+
+        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
 
     async def hand_back(self, turn: Turn) -> None:
         """Leave the turn to whoever claims it next; that it was tried does not count.
@@ -271,15 +281,9 @@ class Turns:
                 await reopen(connection, row.session, row.run or row.origin)
         return [
             Turn(
-                id=row.id,
+                **{name: getattr(row, name) for name in _ALIKE},
                 session_id=row.session,
-                generation=row.generation,
                 messages=said[row.origin],
-                kind=row.kind,
-                origin=row.origin,
-                run=row.run,
-                model=row.model,
-                agent=row.agent,
                 attempt=row.attempt + 1,
                 is_resumed=True,
                 has_waited=True,
@@ -345,7 +349,6 @@ _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_disti
 _RECEIPT = sa.func.coalesce(sa.bindparam("new_receipt", type_=turns.c.receipt.type), turns.c.receipt)
 
 _SHOWN = writes_own(("running", "answered"), "chunks")
-_ANSWERED = writes_own(before("answered"), "text", "usage", "receipt", state="answered")
 _HANDED_BACK = writes_own(
     ("running", "answered"),
     usage=kept_usage(),

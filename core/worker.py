@@ -93,7 +93,7 @@ class Worker:
                 self._wake.clear()
                 try:
                     await self._claim()
-                except StoreError as error:
+                except Exception as error:  # whatever it is: it is no reason to answer nobody any more
                     log.error("cannot look for waiting messages; trying again in %s s: %s", self._poll, traced(error))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._poll):

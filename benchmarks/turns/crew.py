@@ -137,6 +137,12 @@ class _Board:
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         return list(recorded)
 
+    def doubt(self) -> None:
+        return
+
+    async def clear(self, message_ids: Sequence[str]) -> None:
+        return
+
     async def say(self, text: str, file: File | None = None) -> None:
         return
 

@@ -13,7 +13,7 @@ import discord
 from channels.budget import Budget, Window
 from channels.calls import PAUSES, Caller, PassingError, RefusedError
 from channels.channel import Button, File, Priority
-from channels.discord.buttons import has_button, view_of
+from channels.discord.buttons import view_of
 from channels.discord.headers import Told, tracing
 from channels.discord.taking import Taking
 from channels.discord.uploads import sent
@@ -285,37 +285,15 @@ class DiscordApi:
         assert answer is not None, "only a tick may be dropped"
         return answer
 
-    async def own_replies(self, channel: int, question: int, *, opens: bool = False) -> list[Said]:
-        """The bot's own messages that answer `question`: its first reply, the reply to that, and so on.
+    async def own_behind(self, channel: int, message: int) -> list[discord.Message]:
+        """The bot's own messages after another one, in their order."""
 
-        Args:
-            opens: whether the channel is a thread that was begun from the question. There the first of them is a reply
-                to nothing.
-        """
-
-        async def send() -> list[Said]:
-            chain, last = list[Said](), None if opens else question
+        async def send() -> list[discord.Message]:
             place = self._client.get_partial_messageable(channel)
-            async for message in place.history(after=discord.Object(question), limit=_LOOK, oldest_first=True):
-                answers = message.reference.message_id if message.reference else None
-                if message.author == self.me and message.type in SPOKEN and answers == last:
-                    chain.append(Said(message.id, message.content))
-                    last = message.id
-            return chain
+            behind = place.history(after=discord.Object(message), limit=_LOOK, oldest_first=True)
+            return [message async for message in behind if message.author == self.me]
 
         return await self.call("history", send, self._caller.budget(("history", channel), MESSAGES)) or []
-
-    async def own_apart(self, channel: int, after: int, name: str) -> Said | None:
-        """The bot's own message after another one that has a button whose id ends in this name."""
-
-        async def send() -> Said | None:
-            place = self._client.get_partial_messageable(channel)
-            async for message in place.history(after=discord.Object(after), limit=_LOOK, oldest_first=True):
-                if message.author == self.me and has_button(message, f":{name}"):
-                    return Said(message.id, message.content)
-            return None
-
-        return await self.call("history", send, self._caller.budget(("history", channel), MESSAGES))
 
     def _learn(self, method: str, path: str, told: Told) -> None:
         found = _MESSAGES.search(path)

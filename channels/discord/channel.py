@@ -39,6 +39,7 @@ from core.leadership import Leadership
 from core.places import Places
 from core.secrets import traced
 from core.shares import Uses
+from core.store.retrying import retried
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +240,8 @@ class DiscordChannel:
         told = await self._api.call("gateway", ask, self._api.budget(("gateway",), MESSAGES))
         assert told is not None, "only a tick may be dropped"
         recommended, at_once = told
-        return self._settings.shards or await self._leadership.count() or recommended, at_once
+        divided = await retried(self._leadership.count, what="how many shards there are")
+        return self._settings.shards or divided or recommended, at_once
 
     async def _connection(
         self, shard: Shard, on_connected: Callable[[], None], on_sign: Callable[[], None]
@@ -274,9 +276,7 @@ class DiscordChannel:
     async def _send_away(self, inbound: Inbound, text: str) -> None:
         """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""
         if "token" in inbound.address:
-            await Token(self._api, self._client, inbound.address).edit(
-                ORIGINAL, text, (), priority=Priority.PROGRESS, is_admitted=False
-            )
+            await self._token(inbound.address).edit(ORIGINAL, text, (), priority=Priority.PROGRESS, is_admitted=False)
             return
         try:
             await self._api.tell(int(inbound.author), text)

@@ -12,7 +12,7 @@ import discord
 from channels import words
 from channels.calls import RefusedError
 from channels.channel import Priority, Surface
-from channels.commands import Asker, Name, Said
+from channels.commands import PRIVATE, Asker, Name, Said
 from channels.context import about
 from channels.discord.answers import ORIGINAL, Answers, Token
 from channels.discord.hearing import (
@@ -130,20 +130,23 @@ class Interactions:
         take that any more, in the conversation.
         """
         asked = errand.what["asker"]
-        asker = Asker(**{**asked, "until": inf, "spots": tuple(asked["spots"])})
-        refused = await self._intake.refusal(*_seen_by(errand), is_owed=True)
+        visitor, spot = _seen_by(errand)
+        asker = Asker(**{**asked, "until": inf, "spots": tuple(asked["spots"]), "visitor": visitor})
+        say, name = words.of(asker.locale), errand.what["name"]
+        refused = await self._intake.refusal(visitor, spot, is_owed=True)
         if refused is None:
-            said = await self._intake.commands.run(errand.what["name"], errand.what["argument"], asker)
+            said = await self._intake.commands.run(name, errand.what["argument"], asker)
         else:
-            said = Said(words.of(asker.locale)(refused))
+            said = Said(say(refused))
         token = self._token(errand.what["by"])
         try:
             await token.edit(ORIGINAL, said.text, (), priority=Priority.FINAL, is_admitted=False)
             if said.file is not None:
                 await token.attach(ORIGINAL, [said.file])
         except RefusedError:
-            if "token" not in asker.address:
-                await self._surface({**asker.address, "apart": errand.key}).say(said.text, said.file)
+            if "token" not in asker.address and refused is None:  # all see it there
+                text = say(PRIVATE[name]) if name in PRIVATE else said.text
+                await self._surface({**asker.address, "apart": errand.key}).say(text, said.file)
         await self._errands.done(errand)
 
     async def _kept(
@@ -163,10 +166,17 @@ class Interactions:
             return errand, True
 
     async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
-        """The models whose names have in them what was typed, those first that begin with it."""
+        """The models that may be chosen there whose names have in them what was typed, first those that begin so."""
         if (await self._seen(interaction)).refusal:
             return ()
-        return _typed(typed, self._conversations.models)
+        asker = self._asker(interaction)
+        try:
+            async with asyncio.timeout(KEEP_SECONDS):
+                offered = await self._conversations.offered(asker.session_id or "", asker.spots)
+        except (StoreError, TimeoutError) as error:
+            log.warning("it is not known which models there are to choose from: %s", traced(error))
+            return ()
+        return _typed(typed, offered)
 
     async def agents(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
         """The agents that may be chosen there, in the same way."""
@@ -182,7 +192,7 @@ class Interactions:
     async def ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
         """Answer what there is to say about a message. Discord tells it whole, whatever the bot may read."""
         said, files = text_of(message, self._answers.me), attachments_of(message)
-        asked = ABOUT if said or files else ""
+        asked = words.of(interaction.locale.value)(words.ABOUT_THIS) if said or files else ""
         shown = quoted(headline(said or files[0].name, _MOST_ABOUT)) if asked else ""
         author = f"{BOT}{message.author.id}" if message.author.bot else str(message.author.id)
         brings = (about(author, message.author.display_name, said, sent_at(message.id)),)
@@ -206,6 +216,10 @@ class Interactions:
             try:
                 visitor, spot = await self._visits.of_interaction(interaction)
                 word = await self._intake.press(button, visitor=visitor, spot=spot, locale=locale, name=name)
+            except SurfaceError as error:
+                log.warning("it cannot be seen who has pressed a button: %s", error)
+                word = words.of(locale).sorry(error.public)
+            try:
                 if word:
                     await self._answers.whisper(interaction, word)
             except SurfaceError as error:
@@ -235,7 +249,8 @@ class Interactions:
                 if not is_aside:  # the answer replies to what says who asked
                     address |= {"message": str(await self._answers.answer(interaction, shown)), "shown": True}
                 inbound = _inbound(asker, address, text, files, brings)
-                await self._take(Call(replace(inbound, visitor=seen.visitor, spot=seen.spot), is_called=True))
+                inbound = replace(inbound, visitor=seen.visitor, spot=seen.spot)
+                await self._take(Call(inbound, is_called=True, is_owed=is_aside))
             except SurfaceError as error:
                 log.error("a question cannot be answered: %s", error)
             except StoreError as error:
@@ -291,10 +306,6 @@ class Interactions:
             sent_at=sent_at(interaction.id),
             spots=spots(guild, channel),
         )
-
-
-#: What is asked about a message that somebody has picked.
-ABOUT = "What do you say to that message?"
 
 
 def _inbound(

@@ -13,6 +13,7 @@ from channels.calls import PassingError, RefusedError
 from channels.channel import LAST_WORDS, STATUS_RESERVE, Button, File, Limits, Plan, Priority, Record
 from channels.discord.api import ARCHIVED, GONE, NO_REPLIES, THREAD_LOCKED, DiscordApi, Said
 from channels.discord.markdown import DiscordMarkdown, size
+from channels.discord.own import apart, beside, chain
 from channels.discord.uploads import FILE_SIZE, check
 from channels.messages import Edited, MessageSurface, Posted, RecordFile
 from channels.receipts import Receipts
@@ -83,10 +84,9 @@ class DiscordSurface(MessageSurface):
             self._tried = controls
 
         async def found() -> Said | None:
-            if self._apart:
-                return await self._api.own_apart(self._channel, self._question, self._apart)
-            own = await self._api.own_replies(self._channel, answered, opens=opens)
-            return own[0] if own else None
+            own = await self._api.own_behind(self._channel, self._question if self._apart else answered)
+            stand = apart(own, self._apart) if self._apart else chain(own, None if opens else answered)
+            return Said(stand[0].id, stand[0].content) if stand else None
 
         async def post(reply_to: int | None) -> Said | None:
             return await self._api.post(
@@ -212,9 +212,20 @@ class DiscordSurface(MessageSurface):
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         return list(recorded) if self._apart and recorded else await super().find(recorded)
 
-    async def _own(self) -> dict[int, str]:
+    async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
+        """What stands apart has a mark of its own, and is found by that."""
         if self._apart:
-            found = await self._api.own_apart(self._channel, self._question, self._apart)
-            return {} if found is None else {0: str(found.id)}
-        own = await self._api.own_replies(self._channel, self._question, opens=self._opens)
-        return {position: str(message.id) for position, message in enumerate(own)}
+            return ()
+        try:
+            own = await self._api.own_behind(self._channel, self._question)
+        except SurfaceError as error:
+            log.warning("whether a post took effect beside the reply cannot be seen: %s", error)
+            return ()
+        known = {int(id_) for id_ in shown}
+        return [str(message.id) for message in beside(own, None if self._opens else self._question, known)]
+
+    async def _own(self) -> dict[int, str]:
+        own = await self._api.own_behind(self._channel, self._question)
+        question = None if self._opens else self._question
+        found = apart(own, self._apart) if self._apart else chain(own, question)
+        return {position: str(message.id) for position, message in enumerate(found)}

@@ -298,7 +298,8 @@ class SlackChannel:
         visitor = Visitor(team, channel, user, root, "", str(body.get("event_id")))
         if (refused := await self._intake.refusal(*await self._visits.of_deed(visitor))) is not None:
             if refused:
-                self._intake.run(self._private.whisper(visitor, words.of("")(refused)), name="refusal")
+                say = words.of(await words.told(self._people.locale(team, user)))
+                self._intake.run(self._private.whisper(visitor, say(refused)), name="refusal")
             return
         session = session_id(team, channel, root, self._settings.direct)
         locale = await words.told(self._people.locale(team, user))

@@ -23,6 +23,7 @@ from channels.slack.people import People
 from channels.slack.private import Private, Visitor
 from channels.slack.shortcuts import ASKED, Shortcuts
 from channels.slack.visits import Visits
+from channels.words import Words
 from core import visitors
 from core.errands import Errand
 from core.errors import StoreError, SurfaceError
@@ -101,14 +102,23 @@ class Deeds:
     async def _do(self, errand: Errand, body: Mapping[str, Any]) -> None:
         """Do what somebody has asked for, if he may; what is broken off before that is left to another worker."""
         try:
-            if (deed := self._deed(body)) is not None:
-                seen = await self._visits.of_deed(Visitor.of_deed(body))
-                if await self._admits(body, seen):
-                    await deed(seen)
+            if (deed := self._deed(body)) is not None and (seen := await self._seen_to_do(body)) is not None:
+                await deed(seen)
         except Exception:
             await self._desk.errands.done(errand)
             raise
         await self._desk.errands.done(errand)
+
+    async def _seen_to_do(self, body: Mapping[str, Any]) -> Seen | None:
+        """Who does something, and where, if he may; who may not, or cannot be seen, is told."""
+        try:
+            seen = await self._visits.of_deed(Visitor.of_deed(body))
+        except SurfaceError as error:
+            log.warning("it cannot be seen who does something: %s", error)
+            public = error.public
+            await self._tell(body, lambda say: say.sorry(public))
+            return None
+        return seen if await self._admits(body, seen) else None
 
     async def again(self, errand: Errand) -> None:
         """Do what a worker has left undone who is gone."""
@@ -120,17 +130,22 @@ class Deeds:
 
     async def _admits(self, body: Mapping[str, Any], seen: Seen) -> bool:
         """Whether somebody may do what he does; if he may not, he is told."""
-        somebody = Visitor.of_deed(body)
         with suppress(StoreError):  # he will be told why it is not done
-            if not await self._is_installed(somebody.team):
+            if not await self._is_installed(Visitor.of_deed(body).team):
                 return False
         if (refused := await self._intake.refusal(*seen)) is None:
             return True
         if refused:
-            say = words.of(await words.told(self._people.locale(somebody.team, somebody.user)))
-            tell = self._private.whisper if body.get("type") == "block_actions" else self._private.answer
-            await tell(somebody, say(refused))
+            sentence = refused
+            await self._tell(body, lambda say: say(sentence))
         return False
+
+    async def _tell(self, body: Mapping[str, Any], word: Callable[[Words], str]) -> None:
+        """Tell somebody, in his language, and nobody else, why what he does is not done."""
+        somebody = Visitor.of_deed(body)
+        say = words.of(await words.told(self._people.locale(somebody.team, somebody.user)))
+        tell = self._private.whisper if body.get("type") == "block_actions" else self._private.answer
+        await tell(somebody, word(say))
 
     def _deed(self, body: Mapping[str, Any]) -> Deed | None:
         """What is to be done for what somebody has done; none if it is an event."""

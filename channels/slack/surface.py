@@ -1,7 +1,7 @@
 """Shows a reply in a Slack thread."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any
@@ -77,7 +77,7 @@ class SlackSurface(MessageSurface):
         self._sessions = sessions
         self._is_taken_up = False
         self._files = Files(self._api, self._team)
-        self._is_in_doubt = False  # whether a post may have taken effect twice
+        self._recorded: Collection[str] = ()
         self._streamed: dict[str, int] = {}  # the positions of messages that bear no mark, since they were streamed
 
     @contextmanager
@@ -89,7 +89,7 @@ class SlackSurface(MessageSurface):
             yield
 
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:
-        self._is_taken_up = True
+        self._is_taken_up, self._recorded = True, recorded
         return await super().find(recorded)
 
     @property
@@ -209,7 +209,10 @@ class SlackSurface(MessageSurface):
         the question, all others have the mark of some reply, or are files.
         """
         thread = await self._thread()
-        own = {_position(message): message for message in thread if self._is_own(message)}
+        marked = [message for message in thread if self._is_own(message)]
+        # of two in the same place, the one that is recorded is it
+        marked.sort(key=lambda message: message["ts"] in self._recorded)
+        own = {_position(message): message for message in marked}
         unmarked = [message for message in thread if self._is_unmarked(message)]
         free = (position for position in count() if position not in own)
         for position, message in zip([next(free) for _ in unmarked], unmarked, strict=True):
@@ -223,13 +226,10 @@ class SlackSurface(MessageSurface):
         return bool(self._bot) and message.get("user") == self._bot and float(message["ts"]) > float(self._asked_ts)
 
     async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
-        if not self._is_in_doubt:
-            return ()
-        self._is_in_doubt = False
         try:
             own = [str(message["ts"]) for message in await self._thread() if self._is_own(message)]
         except SurfaceError as error:
-            log.warning("whether a post took effect twice cannot be seen: %s", error)
+            log.warning("whether a post took effect beside the reply cannot be seen: %s", error)
             return ()
         return [ts for ts in own if ts not in shown]
 

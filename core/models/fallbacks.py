@@ -95,9 +95,11 @@ class Fallbacks:
     def _fail(self, model: str) -> None:
         if not self.offered:
             return
-        before = self._troubles.get(model)
+        before, now = self._troubles.get(model), _now()
+        if before and now < before.until:  # what breaks many calls at once is one failure
+            return
         pause = min(before.pause * 2, LONGEST_PAUSE) if before else FIRST_PAUSE
-        self._troubles[model] = _Trouble(pause, _now() + pause)
+        self._troubles[model] = _Trouble(pause, now + pause)
 
 
 def _now() -> float:

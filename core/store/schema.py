@@ -66,7 +66,11 @@ inbox = sa.Table(
 sa.Index("ix_inbox_session", inbox.c.session, inbox.c.sent_at)
 sa.Index("ix_inbox_place_author", inbox.c.place, inbox.c.author, inbox.c.sent_at)
 sa.Index("ix_inbox_author", inbox.c.author, inbox.c.accepted_at)
-sa.Index("ix_inbox_turn", inbox.c.turn)
+sa.Index("ix_inbox_place", inbox.c.place, inbox.c.accepted_at)
+#: Without what no turn has taken: SQLite would look there for what waits, among all that is never answered.
+sa.Index(
+    "ix_inbox_turn", inbox.c.turn, sqlite_where=inbox.c.turn.is_not(None), postgresql_where=inbox.c.turn.is_not(None)
+)
 sa.Index("ix_inbox_accepted_at", inbox.c.accepted_at)
 sa.Index(
     "ix_inbox_waiting",

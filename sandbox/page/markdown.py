@@ -6,6 +6,7 @@ are made here. Discord: support.discord.com, "Markdown Text 101". Slack: docs.sl
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from html import escape
 from typing import Any
@@ -79,7 +80,8 @@ def _discord_angle(inner: str, names: Mapping[str, str]) -> str:
     if found := re.fullmatch(r"(/[^:]+):\d+", inner):
         return mention(found[1])
     if found := re.fullmatch(r"t:(-?\d{1,11})(?::\w)?", inner):
-        return f"<time>{datetime.fromtimestamp(int(found[1])).astimezone():%Y-%m-%d %H:%M}</time>"
+        with suppress(ValueError, OverflowError, OSError):  # no year of ours
+            return f"<time>{datetime.fromtimestamp(int(found[1])).astimezone():%Y-%m-%d %H:%M}</time>"
     return link(inner) if re.match("https?://", inner) else ""
 
 

@@ -131,8 +131,8 @@ class Events:
         return is_granted and self._workspace.bot.id in channel.members
 
     def _is_shared(self, channel: str) -> bool:
-        """Whether people of another workspace are in a channel."""
-        place = self._workspace.channels.get(channel)
+        """Whether people of another workspace are in a channel, and not those of the same organisation."""
+        place = None if self._workspace.enterprise_id else self._workspace.channels.get(channel)
         known = map(self._workspace.users.get, place.members) if place else ()
         return any(user is not None and user.team_id not in ("", self._workspace.team_id) for user in known)
 

@@ -1,16 +1,19 @@
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from channels import words
+from channels import astray, words
 from channels.slack.streams import Streaming
 from core.errors import StoreError
 from core.inbound import Inbound
+from core.store.schema import turns
+from core.turn import Turn
 from core.turns import STOP, Turns
 from sandbox.models import Cut, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
@@ -219,12 +222,12 @@ async def test_a_database_that_fails_in_passing_costs_nothing(
 ) -> None:
     execute, failures = Turns._execute, 0
 
-    async def failing(self: Turns, *of: Any) -> None:
+    async def failing(self: Turns, *of: Any) -> bool:
         nonlocal failures
         failures += 1
         if failures % 2:
             raise StoreError("out of reach")
-        await execute(self, *of)
+        return await execute(self, *of)
 
     monkeypatch.setattr(Turns, "_execute", failing)
     async with running(slack, tmp_path, "the answer") as bot:
@@ -249,6 +252,31 @@ async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
         monkeypatch.setattr(Turns, "end", end)
         await slack.say("ada", question.channel, "again", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts == ["hello", "the answer", "again", "another"])
+
+
+async def test_what_was_posted_while_another_worker_took_the_turn_goes_when_that_one_has_ended_it(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(astray, "LOOK_SECONDS", 0.01)
+    shown = Turns.shown
+
+    async with running(slack, tmp_path, "the answer") as bot:
+
+        async def change(**values: Any) -> None:
+            async with bot.database.write() as connection:
+                await connection.execute(sa.update(turns).values(**values))
+
+        async def too_late(self: Turns, turn: Turn, chunks: Sequence[str]) -> None:
+            await change(owner="another worker", attempt=2)
+            await shown(self, turn, chunks)
+
+        monkeypatch.setattr(Turns, "shown", too_late)
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: len(texts) == 2)
+        await asyncio.sleep(0.05)
+        assert len(bot.texts(question)) == 2, "the other worker may go on with it"
+        await change(state="done", chunks=["another message"], finished_at=1.0)
+        await bot.shows(question, lambda texts: texts == ["hello"])
 
 
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "posted, but not recorded"])

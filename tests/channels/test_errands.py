@@ -9,7 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from channels import words
-from channels.commands import Commands
+from channels.commands import PRIVATE, Commands
+from channels.door import Rules
 from core import errands
 from core.errors import StoreError
 from core.store.schema import errands as kept
@@ -105,3 +106,61 @@ async def test_the_token_of_an_interaction_is_sealed_in_the_database(tmp_path: P
         tokens = {part for call in server.calls for part in call.path.split("/")}
         assert token not in tokens
         assert talk.bot.channel._seal.open(token) in tokens
+
+
+async def ask_privately(sandbox: Any, name: str) -> Any:
+    if isinstance(sandbox, SlackSandbox):
+        return await sandbox.command("ada", "general", f"/{name}")
+    return await sandbox.command("ada", "general", name)
+
+
+@pytest.mark.parametrize("name", ["why", "usage"])
+async def test_what_is_for_one_alone_is_told_to_nobody_else_by_the_next_process_though_he_cannot_be_told_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async with sandbox_of("discord") as server:
+        await _left(server, tmp_path, monkeypatch, name)
+        monkeypatch.setattr("sandbox.discord.interactions.TOKEN_LIFE", 0.0)
+        async with talking(server, tmp_path, "two") as talk:
+            await gone(talk.bot)
+            assert [one.text for one in talk.replies()][1:] == [PRIVATE[name]]
+
+
+@pytest.mark.parametrize("is_blocked", [False, True])
+async def test_the_next_process_knows_an_admin_and_who_may_not_speak_any_more(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_blocked: bool
+) -> None:
+    person = sandbox.people["ada"].id
+    await _left(sandbox, tmp_path, monkeypatch, "usage")
+    rules = Rules(block=frozenset({f"user:{person}"} if is_blocked else ()))
+    async with talking(sandbox, tmp_path, "two", admins=[str(person)], rules=rules) as talk:
+        word = words.NOT_YOU if is_blocked else words.USAGE_ALL
+        await sandbox.wait_for(lambda: [one for one in talk.whispers() if word in one], timeout=20)
+        await gone(talk.bot)
+
+
+async def _left(sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A process that has answered a question is gone in the middle of a command."""
+    begun, run = asyncio.Event(), Commands.run
+
+    async def dies(*_: Any) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with talking(sandbox, folder, "one") as talk:
+        await talk.say("one")
+        await says(talk, "one")
+        await talk.bot.settled(1)
+        monkeypatch.setattr(Commands, "run", dies)
+        giving = asyncio.create_task(ask_privately(sandbox, name))
+        await asyncio.wait_for(begun.wait(), 10)
+    monkeypatch.setattr(Commands, "run", run)
+    giving.cancel()
+    await asyncio.wait([giving])
+
+
+async def gone(bot: Any) -> None:
+    """Nothing is left to be done."""
+    async with asyncio.timeout(20):
+        while await rows(bot):  # noqa: ASYNC110 (the database tells nothing)
+            await asyncio.sleep(0.01)

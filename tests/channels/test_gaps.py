@@ -203,3 +203,21 @@ async def test_who_does_not_want_it_has_nothing_looked_for(places: Places) -> No
         world.gaps.open(50.0)
         await until(lambda: world.gaps._kept == 100.0)
         assert world.looks == []
+
+
+async def test_a_database_that_is_away_for_seconds_when_the_bot_begins_to_hear_ends_nothing(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard_at, sleep, failures = places.heard_at, asyncio.sleep, iter(range(8))
+
+    async def away(part: str) -> float | None:
+        if next(failures, None) is not None:
+            raise StoreError("out of reach")
+        return await heard_at(part)
+
+    world = World(places, Bounds())
+    monkeypatch.setattr(places, "heard_at", away)
+    with monkeypatch.context() as quick:
+        quick.setattr(asyncio, "sleep", lambda _: sleep(0))
+        await world.gaps.start()
+    await world.gaps.stop()

@@ -83,6 +83,13 @@ class Board:
     async def find(self, recorded: Sequence[str] = ()) -> list[str]:
         return list(self.messages)
 
+    def doubt(self) -> None:
+        self.log.append("doubt")
+
+    async def clear(self, message_ids: Sequence[str]) -> None:
+        for id_ in message_ids:
+            del self.messages[id_]
+
     async def say(self, text: str, file: File | None = None) -> None:
         raise AssertionError(f"a reply says nothing beside itself: {text}")
 
@@ -416,6 +423,26 @@ async def test_a_reply_that_is_another_workers_is_shown_no_more(board: Board) ->
         with pytest.raises(TurnLostError):
             await reply.close("late")
     assert board.shown == ["mine"]
+
+
+async def test_what_was_posted_while_another_worker_took_the_reply_is_told(board: Board) -> None:
+    astray = list[str]()
+
+    async def keep(_ids: Sequence[str]) -> None:
+        raise TurnLostError("it is another worker's")
+
+    async with Reply(board, keep=keep, astray=astray) as reply:
+        with pytest.raises(TurnLostError):
+            await reply.close("late")
+    assert astray == list(board.messages)
+
+
+async def test_a_reply_that_was_left_has_no_call_in_flight(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.in_flight)
+        await reply.leave()
+        assert not board.in_flight
+        assert board.log[-1] == "begun"
 
 
 async def test_buttons_stand_under_what_grows_and_others_under_what_has_ended(board: Board) -> None:

@@ -105,6 +105,7 @@ async def core_of(
     allowance: Allowance = ALLOWANCE,
     context_tokens: int = TOKENS,
     agents: Agents = PARLEY,
+    models: Sequence[str] = MODELS,
     door: Door | None = None,
     rates: Rates = BOUNDLESS,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
@@ -151,7 +152,7 @@ async def core_of(
         worker = Worker(turns, answer)
         inbox = Inbox(database, sessions, turns, worker, app=app.name, rates=rates)
         conversations = Conversations(
-            database, turns, worker, app=app.name, models=MODELS, budget=BUDGET, agents=agents
+            database, turns, worker, app=app.name, models=models, budget=BUDGET, agents=agents
         )
         approvals = Approvals(database, turns, worker, approvers=approvers, pauses=(0.01, 0.01))
         context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)

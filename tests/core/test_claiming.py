@@ -131,3 +131,19 @@ async def test_a_claim_that_is_broken_off_takes_nothing_or_all(inbox: Inbox, tur
         (turn,) = claimed or await turns.claim(1)
         assert turn.session_id == session
         await turns.end(turn, "failed")
+
+
+async def test_what_is_noted_and_never_answered_makes_no_claim_slower(inbox: Inbox, database: Faulty) -> None:
+    if not database.is_sqlite:
+        return  # which knows how many rows it is that no turn has taken
+    values = {"the_worker": "w", "the_now": 1.0, "none": []}
+    look = {"the_running": [], "is_sure": True, "the_limit": 9}
+    take = {"the_claims": {"1": "t"}, "the_models": {}, "the_agents": {"t": "a"}}
+    for statement, more in ((claiming._LOOK, look), (claiming._TAKE, take)):
+        for step in statement.prepared(database.engine.dialect).steps:
+            asked = f"EXPLAIN QUERY PLAN {step.sql}", tuple(step.arguments({**values, **more}))
+            async with database.read() as connection:
+                found = [row.detail for row in await connection.exec_driver_sql(*asked)]
+            known = ("ix_inbox_waiting", "INTEGER PRIMARY KEY", "the_agents VIRTUAL TABLE")
+            assert any(way in one for one in found for way in known), found
+            assert not [one for one in found if "waiting USING INDEX ix_inbox_turn" in one], found

@@ -22,7 +22,7 @@ from core.sessions.record import columns, to_row
 from core.sessions.service import SessionService, StoredSession
 from core.sessions.spoken import Spoken
 from core.sessions.summaries import summary
-from core.store.schema import approvals, memories, messages, metadata, sessions, state, tool_calls
+from core.store.schema import approvals, memories, messages, metadata, sessions, spending, state, tool_calls
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
@@ -190,6 +190,9 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
     async with database.write() as connection:
         told = {"person": "slack:U0ZOFIA", "kind": "door", "until": 1.0}
         await connection.execute(sa.insert(metadata.tables["refusals"]).values(told))
+        amounts = dict.fromkeys(("calls", "input", "output", "cached", "unpriced", "cost"), 1)
+        spent = {"day": "2026-01-31", "person": "slack:U0ZOFIA", "place": "slack:T1:C1", "model": "m", "name": "Zofia"}
+        await connection.execute(sa.insert(spending).values({**spent, **amounts}))
     survey = await Forgetting(database).forget(Wish(person="U0ZOFIA"))
     assert (survey.whole, survey.parts) == ((ALONE,), (SHARED,))
     assert await office.holds(*WORDS) == []
@@ -210,7 +213,8 @@ async def test_what_a_person_has_said_goes_from_shared_conversations_too_and_the
     assert texts[3] == "Grace, you said harmless teapot."
     async with database.read() as connection:
         usage = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
-    assert [used["input"] for used in usage] == [3, 3]  # the sums stay
+        costs = (await connection.execute(sa.select(spending.c.cost))).scalars().all()
+    assert ([used["input"] for used in usage], costs) == ([3, 3], [1])  # the sums stay
     assert await office.holds("Grace", "harmless teapot") != []
 
 
@@ -255,6 +259,34 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
     with pytest.raises(Exception, match=re.escape(ALONE) + "|another worker"):
         await office.service.append_event(loaded, said)
     assert await office.holds("vermilion umbrella") == []
+
+
+async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forgotten(
+    office: Office, database: Faulty
+) -> None:
+    await office.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await office.inbox.accept(inbound("harmless teapot", session=SHARED, author="U0GRACE"))
+    (turn,) = await office.turns.claim(1)
+    await office.inbox.accept(inbound("my vermilion umbrella", session=SHARED, author="U0ZOFIA"))
+    await office.inbox.accept(inbound("tea?", session=SHARED, author="U0GRACE"))
+    gone = asyncio.create_task(Forgetting(database).forget(Wish(person="U0ZOFIA")))
+    async with asyncio.timeout(10):
+        while (await office.turns.running()).get(turn.id) != "stop":  # noqa: ASYNC110 - as a worker looks
+            await asyncio.sleep(0.01)
+    await office.turns.end(turn, "cancelled", error="stop")
+    (following,) = await office.turns.claim(1)  # at once, as a worker does
+    assert [message.text for message in following.messages] == ["tea?"]
+    loaded = await office.session(SHARED)
+    loaded.keep_to(office.turns.fence(following))
+    async with asyncio.timeout(10):
+        while not gone.done() and (await office.turns.running()).get(following.id) != "stop":
+            await asyncio.sleep(0.01)
+    if not gone.done():  # it waits for this one as well, that has read his words
+        reply = replied("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})
+        await office.service.append_event(loaded, reply)
+        await office.turns.end(following, "cancelled", error="stop")
+    await asyncio.wait_for(gone, 10)
+    assert await office.holds("vermilion umbrella", "U0ZOFIA") == []
 
 
 async def _age(connection: Any, *, days: float) -> None:

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 
 import pytest
@@ -152,3 +152,20 @@ async def test_so_many_seconds_lie_between_two_who_are_admitted_to_a_part(databa
     began = asyncio.get_running_loop().time()
     await asyncio.gather(first.admitted(0, 2, 0.3), second.admitted(0, 2, 0.3), second.admitted(1, 2, 0.3))
     assert 0.3 <= asyncio.get_running_loop().time() - began < 3.0
+
+
+async def test_a_leader_whose_lease_was_lengthened_late_leads_all_the_while(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, only = await candidate(Faulty(postgres), seconds=0.05)
+    take = only._take
+
+    async def in_time_for_that(parts: Iterable[int], count: int) -> set[int]:
+        await lease.take()
+        return await take(parts, count)
+
+    monkeypatch.setattr(only, "_take", in_time_for_that)
+    async with aclosing(only.changes()) as changes:
+        assert await following(changes)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(changes), 0.3)

@@ -11,6 +11,7 @@ from core.store.schema import turns as turns_table
 from core.turn import Turn
 from core.turns import ANEW, RESET, Turns
 from tests.core.conftest import Faulty, done
+from tests.core.test_approvals import approvals_of
 from tests.inbounds import inbound
 
 
@@ -93,3 +94,38 @@ async def test_what_is_to_be_answered_once_more_joins_no_turn(inbox: Inbox, turn
     await done(turns, turn)
     (last,) = await turns.claim(10)
     assert last.messages == (later,)
+
+
+async def test_what_was_kept_before_the_answer_is_comes_first_though_nobody_has_told(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    first, second, third = inbound("first"), inbound("second"), inbound("third")
+    await inbox.accept(third)
+    (turn,) = await turns.claim(10)
+    await inbox.accept(second)
+    assert not await turns.answered(turn, "only the third", {})
+    turn = await anew(turns, turn)
+    await inbox.accept(first)
+    assert await approvals_of(database, turns).answered(turn, "may I?", {}, []) is None
+    turn = await anew(turns, turn)
+    assert turn.messages == (first, second, third)
+    assert await turns.answered(turn, "all of it", {})
+    await inbox.accept(inbound("later", sent_at=9e9))
+    assert await turns.answered(turn, "all of it", {}), "what is written twice is no fault"
+    await turns.end(turn, "done")
+
+
+async def test_a_turn_of_a_worker_that_is_gone_is_overtaken_like_any_other(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    first, second = inbound("first"), inbound("second")
+    await inbox.accept(second)
+    (turn,) = await turns.claim(10)
+    await written(database, _state(owner="a worker that is gone")(turn))
+    (taken,) = await turns.claim(10)
+    assert (taken.attempt, taken.messages) == (2, (second,))
+    await inbox.accept(first)
+    assert await turns.running() == {turn.id: ANEW}
+    assert not await turns.answered(taken, "only the second", {})
+    again = await anew(turns, taken)
+    assert (again.attempt, again.messages) == (2, (first, second))

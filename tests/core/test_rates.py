@@ -84,3 +84,13 @@ def test_a_rate_is_a_number_and_a_time(text: str, rate: Rate) -> None:
 def test_anything_else_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="such as 20/h"):
         Rate.parse(text)
+
+
+async def test_what_a_place_has_asked_for_is_counted_within_its_time_alone(database: Database) -> None:
+    if not database.is_sqlite:
+        return
+    counted = sa.select(table.c.accepted_at).where(table.c.place == "p", table.c.accepted_at > 1.0)
+    newest = counted.order_by(table.c.accepted_at.desc()).compile(dialect=database.engine.dialect)
+    async with database.read() as connection:
+        steps = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {newest}", ("p", 1.0))
+        assert ["ix_inbox_place (place=? AND accepted_at>?)" in row.detail for row in steps] == [True]

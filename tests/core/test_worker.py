@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -197,6 +198,23 @@ async def test_a_database_that_fails_while_turns_are_claimed_is_asked_again(
         await bench.inbox.accept(inbound(session="p:2"))
         await bench.until(lambda: len(bench.begun) == 2)
     assert "trying again" in caplog.text
+
+
+async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim, faults = Turns.claim, iter([RuntimeError("nobody foresaw it")])
+
+    async def failing(self: Turns, *of: Any, **more: Any) -> list[Turn]:
+        if error := next(faults, None):
+            raise error
+        return await claim(self, *of, **more)
+
+    monkeypatch.setattr(Turns, "claim", failing)
+    async with working(tmp_path, poll=0.01) as bench:
+        await bench.inbox.accept(inbound())
+        await bench.until(lambda: bench.begun)
+    assert "RuntimeError" in caplog.text
 
 
 async def test_what_another_process_accepted_is_found_without_being_told(tmp_path: Path) -> None:

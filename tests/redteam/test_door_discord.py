@@ -8,7 +8,9 @@ import sqlalchemy as sa
 
 from channels import words
 from channels.door import DIRECT, Rules
+from core.errors import SurfaceError
 from core.frames import END
+from core.rates import Rate, Rates
 from core.store.schema import metadata
 from sandbox.discord import DiscordSandbox, Message
 from tests.channels.discord.conftest import Bot, running
@@ -160,3 +162,30 @@ async def test_a_private_thread_is_a_place_of_its_own(server: DiscordSandbox, tm
         general = server.channels["general"].id
         assert [row.place.rpartition(":")[2] for row in await bot.inbox_rows()] == [general, private.id]
         assert [row.session.rpartition(":")[2] for row in await bot.inbox_rows()] == [public.id, private.id]
+
+
+async def test_who_asks_too_often_aside_is_told_each_time_as_nothing_else_is_shown_to_him(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    core = {"rates": Rates(person=Rate(1, 3600))}
+    async with running(server, tmp_path, echo, core=core) as bot:
+        group = server.open_group("us", "ada")
+        for n in range(3):
+            (seen,) = await server.command("ada", group, "ask", question=f"question {n}")
+            await says(bot, seen, words.ENGLISH(words.TOO_OFTEN, minutes=60) if n else "heard: question 0")
+            await bot.settled(1)
+        assert told(bot, "ada") == []
+
+
+async def test_who_cannot_be_seen_does_nothing_by_a_press_and_is_told(server: DiscordSandbox, tmp_path: Path) -> None:
+    role = server.give_role("ada", "team")
+    rules = Rules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
+    server.set_locale("ada", "ko")
+    async with running(server, tmp_path, echo, rules=rules) as bot:
+        question = await server.say("ada", server.open_dm("ada"), "hello")
+        (answer,) = await bot.says(question, "heard: hello")
+        await server.wait_for(lambda: words.WHY in answer.buttons)
+        bot.channel._interactions._visits._known.clear()
+        server.faults.fail("GET /guilds/{guild}/members/{user}", status=403, code=50013, times=9)
+        seen = await server.press("ada", answer, answer.buttons[words.WHY])
+        await server.wait_for(lambda: [m.text for m in seen] == [words.of("ko").sorry(SurfaceError.public)])

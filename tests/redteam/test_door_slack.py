@@ -10,10 +10,11 @@ import sqlalchemy as sa
 from channels import words
 from channels.door import Rules
 from channels.slack.shortcuts import ASK, QUESTION
-from core.errors import StoreError
+from core.errors import StoreError, SurfaceError
 from core.frames import END
 from core.rates import Rate, Rates
 from core.store.schema import metadata
+from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
 
@@ -192,3 +193,31 @@ async def test_a_database_that_is_away_lets_nobody_in_who_may_not_speak(
         await bot.ask("grace", "general", "hello")
         await heard(bot)
         assert (whispers(bot, "grace"), len(await bot.inbox_rows())) == ([], 1)
+
+
+async def test_who_cannot_be_seen_does_nothing_and_is_told(slack: SlackSandbox, tmp_path: Path) -> None:
+    slack.add_user("mina", locale="ko-KR")
+    rules = Rules(frozenset({f"role:{slack.add_group('team', ['mina']).id}"}))
+    async with running(slack, tmp_path, echo, rules=rules) as bot:
+        question = await bot.ask("mina", "general", "one")
+        await bot.shows(question, lambda texts: "heard: mina: one" in texts)
+        (answer,) = [m for m in bot.thread(question) if m.user == slack.bot_user_id]
+        bot.channel._visits._groups._known.clear()
+        slack.scopes.discard("usergroups:read")
+        sorry = words.of("ko").sorry(SurfaceError.public)
+        seen = await slack.command("mina", "general", "/reset")
+        await slack.wait_for(lambda: [one.text for one in seen] == [sorry])
+        await slack.press("mina", answer, next(iter(answer.buttons.values())))
+        await slack.wait_for(lambda: whispers(bot, "mina") == [sorry] * 2)
+
+
+async def test_who_may_not_speak_any_more_is_told_so_by_slacks_own_button_in_his_language(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    slack.add_user("mina", locale="ko-KR")
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+        question = await slack.say("mina", slack.open_dm("mina"), "a story")
+        await bot.shows(question, lambda texts: texts[-1] == "Once")
+        bot.desk.door._rules = {"slack": Rules(block=frozenset({f"user:{slack.people['mina'].id}"}))}
+        await slack.stop("mina", question)
+        await slack.wait_for(lambda: whispers(bot, "mina") == [words.of("ko")(words.NOT_YOU)])

@@ -8,8 +8,8 @@ import pytest
 
 from channels import words
 from channels.discord import answers
-from channels.discord.interactions import ABOUT
 from channels.words import ENGLISH
+from core.agents import Agent, Agents
 from core.errors import StoreError
 from core.frames import END
 from core.inbox import Inbox
@@ -68,6 +68,23 @@ async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, 
         assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in await said_of(
             bot, await server.command("ada", "general", "model")
         )
+
+
+async def test_the_models_to_choose_from_are_those_of_the_agent_that_answers_there(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    fixed, free = Agent("parley", models=(MODELS[0],)), Agent("free", models=MODELS, chosen_at=None)
+    core = {"agents": Agents("parley", {"parley": fixed, "free": free}), "models": MODELS[:1]}
+    async with running(server, tmp_path, echo, core=core) as bot:
+        assert await server.complete("ada", "general", "model", "name", "") == [MODELS[0]]
+        await told(
+            bot, await server.command("ada", "general", "agent", name="free"), ENGLISH(words.AGENT_CHOSEN, agent="free")
+        )
+        assert await server.complete("ada", "general", "model", "name", "") == list(MODELS)
+        seen = await server.command("ada", "general", "model", name=MODELS[1])
+        await told(bot, seen, ENGLISH(words.MODEL_CHOSEN, model=MODELS[1]))
+        shown = await said_of(bot, await server.command("ada", "general", "model"))
+        assert ENGLISH(words.MODEL_IS, model=MODELS[1]) in shown
 
 
 async def test_commands_speak_the_language_of_who_gives_them(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -140,10 +157,13 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
     async with running(server, tmp_path, echo) as bot:
         said = await server.say("grace", "general", "the sky\nis green")
         (shown,) = await server.choose("ada", said, words.ASK_ABOUT)
-        await bot.says(shown, f"heard: Ada Lovelace: {ABOUT}")
+        await bot.says(shown, f"heard: Ada Lovelace: {words.ABOUT_THIS}")
         (read,) = bot.said_to_model()
         assert "What the next message is about" in read
         assert f"> Grace Hopper: the sky\n>     is green\n{END}" in read
+        server.set_locale("grace", "ko")
+        (again,) = await server.choose("grace", said, words.ASK_ABOUT)
+        await bot.says(again, f"heard: Grace Hopper: {words.of('ko')(words.ABOUT_THIS)}")
         link = f"https://discord.com/channels/{server.guild_id}/{said.channel.id}/{said.id}"
         assert shown.content.text == f"> the sky is green\n-# {link}"
 
@@ -187,9 +207,9 @@ async def test_where_the_bot_cannot_write_the_answer_is_for_who_asked_alone(
         await told(bot, seen, "heard: one")
         await bot.settled(1)
         said = await server.say("grace", place, "the sky is green")
-        await told(bot, await server.choose("ada", said, words.ASK_ABOUT), f"heard: {ABOUT}")
+        await told(bot, await server.choose("ada", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
         assert len(bot.said_to_model()) == 2
-        await told(bot, await server.choose("grace", said, words.ASK_ABOUT), f"heard: {ABOUT}")
+        await told(bot, await server.choose("grace", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}")
         assert len(bot.said_to_model()) == 1
         assert bot.calls(POST) == []
         await told(bot, await server.command("ada", place, "reset"), words.RESET_DONE)

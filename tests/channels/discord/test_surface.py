@@ -211,7 +211,7 @@ async def test_a_post_that_only_a_tick_made_says_the_final_in_the_end(
     await on.surface.ready(Priority.TICK, is_new=True, ends=False, since=0.0)
     on.server.faults.lose_reply(POST)
     if not is_found:
-        monkeypatch.setattr(DiscordApi, "own_replies", nothing)
+        monkeypatch.setattr(DiscordApi, "own_behind", nothing)
     assert await on.show("one", "tw", priority=Priority.TICK) is is_found
     assert on.texts == ["one", "tw"]
     assert await on.show("one", "two")

@@ -16,6 +16,10 @@ from sandbox.slack import Message, SlackSandbox
 PAUSES = (0.01, 0.01)
 
 
+async def unrecorded(_position: int, _ts: str) -> None:
+    raise AssertionError("it stands by now")
+
+
 class Shown:
     """A surface under a question, and the ids that it has recorded."""
 
@@ -227,6 +231,30 @@ async def test_a_reply_found_after_a_restart_is_edited_in_place(on: Shown) -> No
     on.surface = SlackSurface(on.api, on.receipts, on.address, "turn-1")
     await on.show("the answer")
     assert on.texts == ["the answer"]
+
+
+async def test_what_another_worker_does_late_is_mended_when_the_last_word_stands(on: Shown) -> None:
+    await on.show("half an ans")
+    (first,) = on.known
+    mine = SlackSurface(on.api, on.receipts, on.address, "turn-1")
+    mine.doubt()
+    assert await mine.find(on.known) == [first]
+    answering = asyncio.create_task(mine.show(Plan([Chunk(0, 0, "the answer")], Priority.FINAL), [first], unrecorded))
+    while on.texts != ["the answer"]:  # noqa: ASYNC110 (the sandbox tells nothing)
+        await asyncio.sleep(0.01)
+    await on.show("…(15s)", "and more")
+    assert len(on.texts) == 2
+    assert await answering
+    assert on.texts == ["the answer"]
+
+
+async def test_of_two_messages_in_one_place_the_one_that_is_recorded_is_the_replys(on: Shown) -> None:
+    await on.show("recorded")
+    (recorded,) = on.known
+    on.known.clear()
+    await on.show("posted by who had lost the turn")
+    taken = SlackSurface(on.api, on.receipts, on.address, "turn-1")
+    assert await taken.find([recorded]) == [recorded]
 
 
 HOSTILE = "<!channel> <@U0AAAAAAA> <!subteam^S1> <!here|x> <https://evil.example|bank.example> "

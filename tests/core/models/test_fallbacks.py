@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
+from google.adk.models import LlmRequest
 from google.genai import types
 
 from core.agent import DEFAULT_NAME, AgentConfig, make_app, ours
@@ -116,6 +117,28 @@ async def test_one_that_failed_is_passed_over_for_a_pause_that_grows_and_then_tr
     assert [await asked(at) for at in (1036, 1038)] == [0, 1]
     first.answers = ["Still.", "And again."]
     assert [await asked(at) for at in (1039, 1040)] == [1, 1]
+
+
+async def test_many_calls_that_one_fault_breaks_are_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(fallbacks, "_now", lambda: now)
+    gate = asyncio.Event()
+    first, other = ScriptedProvider(*[[gate, *DOWN]] * 8, "I am back."), ScriptedProvider(*["Yes."] * 8)
+    model = chain(first, other)
+
+    async def asked() -> str:
+        request = LlmRequest(contents=[types.UserContent("hi")])
+        responses = [response async for response in model.generate_content_async(request)]
+        return "".join(part.text or "" for part in (responses[-1].content or types.Content()).parts or ())
+
+    asking = [asyncio.create_task(asked()) for _ in range(8)]
+    async with asyncio.timeout(10):
+        while len(first.requests) < 8:  # noqa: ASYNC110 - all are under way
+            await asyncio.sleep(0.01)
+    gate.set()
+    assert await asyncio.gather(*asking) == ["Yes."] * 8
+    now += fallbacks.FIRST_PAUSE + 1
+    assert await asked() == "I am back."
 
 
 async def test_a_fallback_gets_the_files_that_it_takes_and_the_newer_half_of_what_is_too_long_for_it(

@@ -51,6 +51,7 @@ def test_no_words_at_all_become_anything_but_what_the_page_makes(text: str) -> N
         ("| a | b |\n| - | - |", "| a | b |"),
         ("a\nb", "a<br />"),
         (">no quote", "&gt;no quote"),
+        ("<t:-99999999999>", "&lt;t:-99999999999&gt;"),
         ("```py\nx = 1\n```", 'data-language="py"'),
     ],
 )

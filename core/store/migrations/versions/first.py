@@ -89,7 +89,15 @@ def upgrade() -> None:
     op.create_index("ix_inbox_place_author", "inbox", ["place", "author", "sent_at"], unique=False)
     op.create_index("ix_inbox_session", "inbox", ["session", "sent_at"], unique=False)
     op.create_index("ix_inbox_author", "inbox", ["author", "accepted_at"], unique=False)
-    op.create_index("ix_inbox_turn", "inbox", ["turn"], unique=False)
+    op.create_index("ix_inbox_place", "inbox", ["place", "accepted_at"], unique=False)
+    op.create_index(
+        "ix_inbox_turn",
+        "inbox",
+        ["turn"],
+        unique=False,
+        sqlite_where=sa.text("turn IS NOT NULL"),
+        postgresql_where=sa.text("turn IS NOT NULL"),
+    )
     op.create_index("ix_inbox_accepted_at", "inbox", ["accepted_at"], unique=False)
     op.create_index(
         "ix_inbox_waiting",

@@ -1,0 +1,45 @@
+"""Astray: what was posted of a reply while another worker took it."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from channels.channel import Surface
+from core.conversations import Conversations
+from core.errors import StoreError, SurfaceError
+from core.secrets import traced
+from core.states import ENDED
+
+log = logging.getLogger(__name__)
+
+#: How often is looked whether the turn has ended, and seconds from one look to the next.
+LOOKS, LOOK_SECONDS = 60, 1.0
+
+
+@asynccontextmanager
+async def clearing(conversations: Conversations, turn_id: str, surface: Surface) -> AsyncIterator[list[str]]:
+    """Delete in the end the messages whose ids are put here, unless the reply is made of them.
+
+    Until the turn has ended, the other worker may find them and go on with them; what it finds beside its reply at the
+    end of that, it deletes itself.
+    """
+    astray = list[str]()
+    try:
+        yield astray
+    finally:
+        if astray:
+            try:
+                await _clear(conversations, turn_id, surface, astray)
+            except (StoreError, SurfaceError) as error:
+                log.warning("turn %s: what was posted beside its reply may stay: %s", turn_id, traced(error))
+
+
+async def _clear(conversations: Conversations, turn_id: str, surface: Surface, astray: list[str]) -> None:
+    for _ in range(LOOKS):
+        latest = await conversations.latest(turn_id)
+        if latest is None or latest.state in ENDED:
+            known = () if latest is None else latest.chunks
+            await surface.clear([id_ for id_ in astray if id_ not in known])
+            break
+        await asyncio.sleep(LOOK_SECONDS)
