@@ -127,7 +127,6 @@ class Answerer:
             if known != turn.chunks:
                 await keep(known)
             files = await self._made(turn) if turn.text is not None else ()
-            delays = self._delays[turn.id] = Delays(turn)
             async with (
                 Language(channel.locale(turn.inbound)) as language,
                 clearing(self._conversations, turn.id, surface) as astray,
@@ -139,7 +138,7 @@ class Answerer:
                     most=self._most_messages,
                     say=language.now,
                     controls=await self._while_it_runs(turn, language.now),
-                    seen=delays.seen,
+                    seen=self._delays.setdefault(turn.id, Delays(turn)).seen,
                     astray=astray,
                 ) as reply,
             ):

@@ -1,8 +1,10 @@
 """Keeps secrets out of whatever leaves the process: logs, stored results, messages."""
 
+import json
 import re
 import traceback
 from typing import Any
+from urllib.parse import quote
 
 from core.errors import ParleyError
 
@@ -60,9 +62,9 @@ _known: set[str] = set()
 
 
 def remember(secret: str) -> None:
-    """Have `secret` redacted wherever it appears, whatever it looks like."""
+    """Have `secret` redacted wherever it appears, also as Python, JSON and addresses write it."""
     if len(secret) >= 4:
-        _known.add(secret)
+        _known.update({secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe="")})
 
 
 def redact(text: str) -> str:
