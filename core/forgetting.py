@@ -228,7 +228,8 @@ class Forgetting:
                 next_one = sa.update(sessions).where(sessions.c.id == session_id)
                 await connection.execute(next_one.values(generation=sessions.c.generation + 1))
             here = (turns.c.session == session_id) & is_under_way(turns)
-            asked = sa.update(turns).where(here).values(cancel=reason).returning(turns.c.id)
+            why = reason if reason == RESET else sa.func.coalesce(turns.c.cancel, reason)  # what is to be forgotten is
+            asked = sa.update(turns).where(here).values(cancel=why).returning(turns.c.id)
             ended = (await connection.execute(asked)).scalars().all()
             for turn in ended:
                 await self._notices.post(connection, f"{turn} {reason}")
