@@ -158,10 +158,13 @@ class Worker:
             await asyncio.sleep(WATCH)
 
     async def _run(self, turn: Turn, after: float) -> None:
+        with running(turn.id, turn.session_id, turn.inbound.channel, turn.kind):
+            await self._run_here(turn, after)
+
+    async def _run_here(self, turn: Turn, after: float) -> None:
         try:
             await _sleep(after)
-            with running(turn.id, turn.session_id, turn.inbound.channel, turn.kind):
-                await self._answer(turn)
+            await self._answer(turn)
         except asyncio.CancelledError:
             log.info("turn %s was cancelled", turn.id)
         except TurnLostError:
