@@ -23,6 +23,7 @@ async def test_buttons_have_a_picture_and_a_label_that_can_be_read_out(server: D
         (row,) = answer.content.components
         assert [(one["label"], one["emoji"]["name"]) for one in row["components"]] == [
             (words.REGENERATE, "🔄"),
+            (words.WHY, "❔"),
             (words.GOOD, "👍"),
             (words.BAD, "👎"),
         ]
