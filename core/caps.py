@@ -121,7 +121,7 @@ class Caps:
                 if not limit:
                     continue
                 key = sa.literal("") if kind == "all" else both.c[kind]
-                query = sa.select(key, total).having(total >= int(limit * part)).order_by(total.desc())
+                query = sa.select(key, total).having(total >= int(limit * part)).order_by(total.desc(), key)
                 rows = await connection.execute(query if kind == "all" else query.group_by(key))
                 found += [Near(kind, of, int(spent), limit) for of, spent in rows if of or kind != "person"]
         return found

@@ -196,12 +196,17 @@ async def test_a_cap_of_which_much_is_spent_today_is_told_with_what_is_reserved(
     async with database.write() as connection:
         await connection.execute(sa.insert(reservations).values(row))
     found = await caps.near(0.8)
-    assert [(near.kind, near.spent) for near in found] == [("person", COST), ("model", COST), ("all", 2 * COST)]
+    assert [(near.kind, near.spent) for near in found] == [
+        ("person", COST),
+        ("model", COST),
+        ("model", COST),
+        ("all", 2 * COST),
+    ]
     empty = Overview(0.0, (), (), Waiting(), 0, (), ())
     told = [one for one in findings(empty, holder="1", time_limit=60, platforms=(), caps=found) if one.kind == "budget"]
     assert [(one.about, one.line.partition(":")[0]) for one in told] == [
         ("slack:ada", "CAP_PER_PERSON_DAY is reached"),
-        (MODEL, "CAP_PER_MODEL_DAY is nearly reached"),
+        *((model, "CAP_PER_MODEL_DAY is nearly reached") for model in (MODEL, OTHER)),
         ("CAP_DAY", "CAP_DAY is reached"),
     ]
     assert "`parley usage --by person`" in told[0].todo
