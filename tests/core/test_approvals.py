@@ -159,7 +159,7 @@ async def test_what_was_asked_for_goes_with_its_session_and_with_its_turn(
     assert (await approvals.decide(one.id, ADA, "approved")).approval is None
     await asking(inbox, turns, approvals)
     async with database.write() as connection:
-        await connection.execute(sa.update(turns_table).values(finished_at=1.0))
+        await connection.execute(sa.update(turns_table).values(finished_at=1.0, cost=0))
         await connection.execute(sa.update(inbox_table).values(accepted_at=1.0))
     await Pruning(database, days=1).step()
     assert await count(database, table) == 0

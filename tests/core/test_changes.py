@@ -110,7 +110,7 @@ async def test_what_is_unknown_reset_or_pruned_can_be_neither_edited_nor_deleted
     await inbox.accept(old := inbound("old"))
     await done(turns, await claimed(turns))
     async with database.write() as connection:
-        await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY))
+        await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))
     await Pruning(database, days=30).step()
     assert await inbox.revise(old.event_key, "four") is Revised.UNKNOWN
     assert await inbox.withdraw(old.event_key) is Withdrawn.UNKNOWN

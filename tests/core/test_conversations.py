@@ -387,7 +387,7 @@ async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_i
     await done(turns, turn)
     await opinions.give(turn.id, "ada", "good")
     async with database.write() as connection:
-        await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY))
+        await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))
     await Pruning(database, days=30).step()
     assert await kept() == set()
 
