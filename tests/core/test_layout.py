@@ -86,8 +86,8 @@ def test_each_layout_of_adks_is_loaded_under_the_name_that_adk_gives_it(
     plugins = ours()
     app = load_app(str(folder(**files)), plugins)
     assert (app.name, [agent.name for agent in agents(app)]) == (name, ["planner"])
-    assert app.plugins[:2] == plugins
-    assert [plugin.name for plugin in app.plugins[2:]] == (["logging_plugin"] if name == "planning" else [])
+    assert app.plugins[: len(plugins)] == plugins
+    assert [plugin.name for plugin in app.plugins[len(plugins) :]] == (["logging_plugin"] if name == "planning" else [])
 
 
 def test_a_module_or_the_file_itself_will_do_as_well(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
