@@ -39,8 +39,8 @@ _SHAPES = re.compile(
 _NAMED = re.compile(
     r"""
     ( [?&](?:key|code|sig|signature|auth)=
-    | [\w-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key)=
-    | (?:["'])[\w-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|authorization|cookie)(?:["'])\s*[:=]\s*["']
+    | (?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key)=
+    | (?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|authorization|cookie)["']\s*[:=]\s*["']
     | (?:x-(?:goog-)?api-key|x-slack-signature|set-cookie)["']?\s*[:=,]\s*["']?
     )
     (?!\[redacted\])[^\s&"'#]+

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from core.errors import StoreError
@@ -71,3 +73,15 @@ def test_a_foreign_error_is_told_by_its_kind_and_place_alone() -> None:
     assert told.startswith("ValueError, raised at\n")
     assert "test_secrets.py" in told
     assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    "word", ["x", "x-", "a.", "token", "eyJ", "://", '"token": "', "secret=", "-----BEGIN A PRIVATE KEY-----"]
+)
+def test_whatever_is_said_over_and_over_is_looked_through_in_a_time_like_its_length(word: str) -> None:
+    def looked(size: int) -> float:
+        began = time.thread_time()
+        redact(word * (size // len(word)))
+        return time.thread_time() - began
+
+    assert looked(200_000) < 40 * max(looked(20_000), 0.005)
