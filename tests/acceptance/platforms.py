@@ -176,7 +176,7 @@ class Slack:
         said = await slack.say("ada", "general", "good morning")
         await slack.say("grace", "general", "morning", thread_ts=said.ts)
         await slack.bot_says("robot", "general", f"{mention} beep")
-        await slack.edit("ada", said, f"{mention} good morning")
+        await slack.edit("ada", said, "good morning, all")
 
     @property
     def said_by_the_bot(self) -> int:
@@ -264,7 +264,7 @@ class Discord:
         await discord.say("grace", "general", "morning", reply_to=said)
         await discord.bot_says("robot", "general", f"{mention} beep")
         await discord.bot_says("hook", "general", f"{mention} beep", webhook=True)
-        await discord.edit("ada", said, f"{mention} good morning")
+        await discord.edit("ada", said, "good morning, all")
         await discord.pin("ada", said)
         await discord.join(f"guest-{next(_numbers)}")
         await discord.start_post("ada", "ideas", f"post {next(_numbers)}", "what if")
