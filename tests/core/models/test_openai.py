@@ -18,6 +18,7 @@ from core.errors import (
     ProviderLimitError,
     ProviderRequestError,
     ProviderUnavailableError,
+    TooLongError,
     UnknownModelError,
 )
 from core.models.adapter import ModelAdapter
@@ -199,7 +200,7 @@ async def test_a_server_that_goes_silent_after_the_end_is_not_waited_for(
     [
         (Fail(400, code="model_not_found"), UnknownModelError),
         (Fail(400, code="content_filter"), ContentBlockedError),
-        (Fail(400, code="context_length_exceeded"), ProviderRequestError),
+        (Fail(400, code="context_length_exceeded"), TooLongError),
         (Fail(429, code="insufficient_quota"), ProviderLimitError),
     ],
 )
@@ -219,7 +220,7 @@ async def test_openais_own_codes_are_understood(openai_wire: Wired, fail: Fail, 
         ({"code": 429}, ProviderLimitError, True),
         ({"code": "insufficient_quota", "type": "insufficient_quota"}, ProviderLimitError, False),
         ({"code": 400}, ProviderRequestError, False),
-        ({"code": "context_length_exceeded"}, ProviderRequestError, False),
+        ({"code": "context_length_exceeded"}, TooLongError, False),
         ({"type": "invalid_request_error"}, ProviderRequestError, False),
         ({"type": "server_error"}, ProviderUnavailableError, True),
         ({"code": 502}, ProviderUnavailableError, True),
