@@ -96,6 +96,7 @@ async def walk_through_the_api(server: DiscordSandbox, bot: Bot) -> None:
     await guild.fetch_channels()
     await guild.fetch_member(ada.id)
     await guild.active_threads()
+    await guild.fetch_roles()
     assert [mine.id async for mine in bot.fetch_guilds()] == [guild.id]
     await bot.http.request(discord.http.Route("GET", "/gateway"))
     await bot.http.get_bot_gateway()
