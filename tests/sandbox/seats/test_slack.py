@@ -72,7 +72,7 @@ async def test_a_command_that_the_app_has_not_is_refused(slack: SlackSandbox) ->
     slack.install(json.loads((Path(__file__).parents[3] / "manifest.json").read_text()))
     desk = Desk(SlackPlatform(slack))
     assert await desk.enter("/nothing") == "the app was installed without /nothing"
-    assert desk.platform.menu == ["Ask about this", "Start over here"]
+    assert desk.platform.menu == ["Ask about this", "Why this answer?", "Start over here"]
 
 
 async def test_slacks_own_button_stops_what_is_streamed(slack: SlackSandbox, bot: Bot) -> None:
