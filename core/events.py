@@ -16,7 +16,7 @@ StreamEventType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One thing that happened.
+    """One thing that happened. What it took (`calls`, `seconds`) makes it no other one.
 
     Attributes:
         type: `history`: what of the conversation is sent to the model.
@@ -45,6 +45,6 @@ class StreamEvent:
     error: Exception | None = None
     usage: Usage = field(default_factory=Usage)
     asks: tuple[Ask, ...] = ()
-    calls: tuple[ModelCall, ...] = ()
-    seconds: float | None = None
+    calls: tuple[ModelCall, ...] = field(default=(), compare=False)
+    seconds: float | None = field(default=None, compare=False)
     history: Extent | None = None
