@@ -12,7 +12,7 @@ run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
 
 test: .venv/ready $(WARM)
-	.venv/bin/pytest -n 3 --dist worksteal $(ARGS)
+	.venv/bin/pytest -n auto --dist worksteal $(ARGS)
 
 lint: .venv/ready
 	.venv/bin/ruff check .

@@ -69,9 +69,21 @@ def remember(secret: str) -> None:
 
 def redact(text: str) -> str:
     """`text` without what is, or looks like, a secret."""
-    for secret in sorted(_known, key=len, reverse=True):
-        text = text.replace(secret, _MASK)
-    return _NAMED.sub(rf"\1{_MASK}", _SHAPES.sub(_MASK, text))
+    hidden = [found.span() for found in _SHAPES.finditer(text)]
+    for secret in _known:
+        if secret in text:
+            hidden += [found.span() for found in re.finditer(re.escape(secret), text)]
+    return _NAMED.sub(rf"\1{_MASK}", _without(text, hidden) if hidden else text)
+
+
+def _without(text: str, hidden: list[tuple[int, int]]) -> str:
+    """`text` with a mask for each stretch of it that is hidden; those that overlap are one."""
+    shown, end = list[str](), 0
+    for start, stop in sorted(hidden):
+        if start >= end:
+            shown += [text[end:start], _MASK]
+        end = max(end, stop)
+    return "".join([*shown, text[end:]])
 
 
 def masked(value: Any, depth: int = _DEPTH) -> Any:
