@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -33,11 +34,13 @@ def counted(database: Database) -> Iterator[Counter[str]]:
         counts["commit"] += 1
 
     async def run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        steps = statement.prepared(database.engine.dialect).steps
-        counts.update(_kind(step.sql) for step in steps)
-        if len(steps) > 1:
-            counts.update(["begin", "commit"])
+        counts.update(kinds(statement))
         return await plain(statement, **values)
+
+    @cache  # to prepare one takes longer than to run it, and what is counted is timed as well
+    def kinds(statement: Statement) -> list[str]:
+        found = [_kind(step.sql) for step in statement.prepared(database.engine.dialect).steps]
+        return ["begin", *found, "commit"] if len(found) > 1 else found
 
     plain = database.run
     database.run = run  # type: ignore[method-assign]  # what the driver runs by itself, SQLAlchemy does not tell of
