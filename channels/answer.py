@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +21,7 @@ from channels.delays import Delays
 from channels.door import Door
 from channels.language import Language
 from channels.reply import MOST_MESSAGES, Reply
-from channels.requests import request_buttons, request_text
+from channels.requests import show_request
 from channels.standing import Standing, made
 from channels.tools import Tools
 from channels.words import Words
@@ -47,6 +48,22 @@ _LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turn
 
 #: Seconds that a shutdown waits for tools.
 TOOL_SECONDS = 3.0
+
+
+@dataclass(slots=True)
+class _AtWork:
+    """What there is of a turn while it runs here.
+
+    Attributes:
+        reply: from when it grows.
+        clerk: from when its agent is asked.
+        is_revised: whether what it answers was edited meanwhile.
+    """
+
+    delays: Delays
+    reply: Reply | None = None
+    clerk: Clerk | None = None
+    is_revised: bool = False
 
 
 class Answerer:
@@ -96,10 +113,7 @@ class Answerer:
         self._standing = Standing(
             runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
         )
-        self._replies: dict[str, Reply] = {}  # those that grow here, by their turns
-        self._delays: dict[str, Delays] = {}
-        self._clerks: dict[str, Clerk] = {}  # what is taken down of what runs here, by turns
-        self._revised = set[str]()  # the turns that run here while what they answer was edited
+        self._at_work = dict[str, _AtWork]()  # by the ids of the turns
 
     async def answer(self, turn: Turn) -> None:
         """Run `turn` to its end; one that was begun before goes on with what stands. Cancelled, it still closes the
@@ -113,6 +127,7 @@ class Answerer:
         async def keep(ids: Sequence[str]) -> None:
             await self._turns.shown(turn, ids)
 
+        at_work = self._at_work[turn.id] = _AtWork(Delays(turn))
         try:
             channel = self._channel(turn.inbound)
             surface = channel.surface(turn.inbound.address, turn_id=turn.origin)
@@ -126,7 +141,7 @@ class Answerer:
             known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
             if known != turn.chunks:
                 await keep(known)
-            files = await self._made(turn) if turn.text is not None else ()
+            files = await made(self._runtime, turn.session_id, turn.origin) if turn.text is not None else ()
             async with (
                 Language(channel.locale(turn.inbound)) as language,
                 clearing(self._conversations, turn.id, surface) as astray,
@@ -138,11 +153,11 @@ class Answerer:
                     most=self._most_messages,
                     say=language.now,
                     controls=await self._while_it_runs(turn, language.now),
-                    seen=self._delays.setdefault(turn.id, Delays(turn)).seen,
+                    seen=at_work.delays.seen,
                     astray=astray,
                 ) as reply,
             ):
-                self._replies[turn.id] = reply
+                at_work.reply = reply
                 language.tell(partial(self._speak, turn, reply))
                 await self._in_reply(turn, reply, language, files)
         except StoreError:
@@ -151,10 +166,7 @@ class Answerer:
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
             await self._turns.end(turn, "failed", error=cause_of(error), receipt=self._receipt(turn))
         finally:
-            self._replies.pop(turn.id, None)
-            self._clerks.pop(turn.id, None)
-            self._delays.pop(turn.id, None)
-            self._revised.discard(turn.id)
+            self._at_work.pop(turn.id, None)
 
     async def reshow(self, turn_id: str, *, ending: str = "") -> None:
         """Show the reply of a turn as it is to be seen now that what it answers was edited or deleted: at once while
@@ -182,82 +194,74 @@ class Answerer:
             StoreError: the ids of its messages cannot be kept.
             SurfaceError: it cannot be shown.
         """
-        channel, address = self._channel(approval.inbound), approval.inbound.address
-
-        async def keep(ids: Sequence[str]) -> None:
-            await self._approvals.shown(approval.id, ids, channel.below(address, ids[0]) if ids else address)
-
-        surface = channel.surface(channel.apart(address, approval.id), turn_id=approval.id)
-        say = words.of(await words.told(channel.locale(approval.inbound)))
-        known = tuple(await surface.find(approval.chunks))
-        controls = request_buttons(approval, say, is_void=is_void)
-        async with Reply(surface, known=known, keep=keep, say=say, controls=controls) as reply:
-            await reply.close(request_text(approval, say, is_void=is_void), Priority.APPROVAL, controls=controls)
+        await show_request(self._channel(approval.inbound), self._approvals, approval, is_void=is_void)
 
     def _offer(self, latest: Latest) -> bool:
         """Show other buttons under a reply that grows here; false if it does not."""
-        reply = self._replies.get(latest.turn_id)
-        if reply is None or reply.is_closed:
+        at_work = self._at_work.get(latest.turn_id)
+        if at_work is None or at_work.reply is None or at_work.reply.is_closed:
             return False
-        (self._revised.add if latest.is_revised else self._revised.discard)(latest.turn_id)
-        reply.offer(growing(latest.turn_id, reply.say, is_revised=latest.is_revised))
+        at_work.is_revised = latest.is_revised
+        at_work.reply.offer(growing(latest.turn_id, at_work.reply.say, is_revised=latest.is_revised))
         return True
 
     async def _while_it_runs(self, turn: Turn, say: Words) -> list[Button]:
         """The buttons under a reply that grows. What another worker knew of an edit is not lost with it."""
         if turn.is_resumed and (latest := await self._conversations.latest(turn.id)) and latest.is_revised:
-            self._revised.add(turn.id)
-        return growing(turn.id, say, is_revised=turn.id in self._revised)
+            self._at_work[turn.id].is_revised = True
+        return self._growing(turn, say)
+
+    def _growing(self, turn: Turn, say: Words) -> list[Button]:
+        return growing(turn.id, say, is_revised=self._at_work[turn.id].is_revised)
 
     def _speak(self, turn: Turn, reply: Reply, say: Words) -> None:
         """Let a reply go on in the language of who has asked."""
         if say is not reply.say:
             reply.say = say
-            reply.offer(growing(turn.id, say, is_revised=turn.id in self._revised))
-
-    async def _made(self, turn: Turn) -> Sequence[File]:
-        return await made(self._runtime, turn.session_id, turn.origin)
+            reply.offer(self._growing(turn, say))
 
     async def _in_reply(self, turn: Turn, reply: Reply, language: Language, files: Sequence[File]) -> None:
         try:
-            ending, admitted = self._not_run(turn), self._asking.admitted(turn)
-            if ending is None and turn.cancel is None and turn.text is None and admitted is not None:
-                return await self._run(admitted, reply, language)
-            await language.known()
             if turn.cancel is not None:
+                await language.known()
                 reply.replace(turn.text or "")
                 await self._cancelled(turn, reply, turn.cancel)
             elif turn.text is not None:
+                await language.known()
                 await self._show(turn, reply, turn.text, files, await self._approvals.asked(turn.id))
-            elif ending is not None:
-                await self._close(turn, reply, *ending)
+            elif isinstance(admitted := self._admitted(turn), Turn):
+                await self._run(admitted, reply, language)
+            else:
+                await language.known()
+                await self._close(turn, reply, *admitted)
         except asyncio.CancelledError as stop:
             await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
             raise
 
-    def _not_run(self, turn: Turn) -> tuple[str, Ended, str] | None:
-        """How a turn ends that cannot be run: the word for who asked, the state and the cause."""
+    def _admitted(self, turn: Turn) -> Turn | tuple[str, Ended, str]:
+        """The turn that is to be run, of those who may speak; or how one ends that cannot be run: the word for who
+        asked, the state and the cause.
+        """
         if turn.kind == "approval" and turn.run is None:
             return words.FORGOTTEN, "cancelled", "nothing waits for it any more"
         if turn.kind == "approval" and self._others and turn.agent not in self._others:
             return words.ASKER_GONE, "cancelled", f"the agent {turn.agent} is gone"
         if turn.attempt > self._most_attempts:
             return words.TRIED, "failed", f"{self._most_attempts} workers did not live to its end"
-        if self._asking.admitted(turn) is None:
-            return words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more"
-        return None
+        nobody: tuple[str, Ended, str] = (words.NOT_YOU_NOW, "cancelled", "nobody who asked may speak any more")
+        return self._asking.admitted(turn) or nobody
 
     async def _run(self, turn: Turn, reply: Reply, language: Language) -> None:
         """Run the agent and show what it says, to one end."""
-        clerk = self._clerks[turn.id] = Clerk()
+        clerk = self._at_work[turn.id].clerk = Clerk()
         try:
             try:
                 async with asyncio.timeout(self._time_limit):
-                    done = await self._agent_said(turn, reply)
+                    done = await self._agent_said(turn, reply, clerk)
             finally:
                 await language.known()
             text = marked(reply.text, done.calls, reply.say)
-            files = await self._made(turn)
+            files = await made(self._runtime, turn.session_id, turn.origin)
             if done.asks:
                 text = text if text.strip() else reply.say(words.ASKS)
                 asked = await self._approvals.answered(turn, text, turn.meter.to_json(), done.asks, clerk.receipt)
@@ -279,12 +283,12 @@ class Answerer:
             return await self._cancelled(turn, reply, turns.ANEW)
         return await self._show(turn, reply, text, files, asked)
 
-    async def _agent_said(self, turn: Turn, reply: Reply) -> StreamEvent:
+    async def _agent_said(self, turn: Turn, reply: Reply, clerk: Clerk) -> StreamEvent:
         """Feed the reply with what the agent says, to its end. What hands the turn back lets the tools end
         that are at work.
         """
         tools = Tools()
-        saying = asyncio.create_task(self._say(turn, reply, tools), name=f"run of turn {turn.id}")
+        saying = asyncio.create_task(self._say(turn, reply, clerk, tools), name=f"run of turn {turn.id}")
         try:
             return await asyncio.shield(saying)
         except asyncio.CancelledError as stop:
@@ -295,8 +299,8 @@ class Answerer:
             saying.cancel()
             await asyncio.wait([saying])
 
-    async def _say(self, turn: Turn, reply: Reply, tools: Tools) -> StreamEvent:
-        runtime, clerk = self._others.get(turn.agent, self._runtime), self._clerks[turn.id]
+    async def _say(self, turn: Turn, reply: Reply, clerk: Clerk, tools: Tools) -> StreamEvent:
+        runtime = self._others.get(turn.agent, self._runtime)
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
         asked = await self._asking.of(turn, channel, runtime.takes(turn.model), clerk)
@@ -347,8 +351,7 @@ class Answerer:
             case turns.SHUTDOWN:
                 if not reply.is_closed:  # what is kept is shown by the next one
                     try:
-                        controls = growing(turn.id, reply.say, is_revised=turn.id in self._revised)
-                        ending = reply.say(words.RESTARTING)
+                        ending, controls = reply.say(words.RESTARTING), self._growing(turn, reply.say)
                         await reply.close(reply.said.rstrip(), ending=ending, controls=controls)
                     except SurfaceError as error:
                         log.warning("turn %s: its reply does not say that it is handed back: %s", turn.id, error)
@@ -378,7 +381,7 @@ class Answerer:
         """Show the final text, and below it, each in a message of its own, what people are asked for."""
         controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
         await reply.close(text, controls=controls, files=files)
-        self._delays[turn.id].ended()
+        self._at_work[turn.id].delays.ended()
         for approval in asked:
             await self._turns.hold(turn)
             await self.reask(approval)
@@ -386,10 +389,10 @@ class Answerer:
 
     def _receipt(self, turn: Turn) -> dict[str, Any] | None:
         """What a turn was made of, as far as it has run here."""
-        clerk = self._clerks.get(turn.id)
+        clerk = self._at_work[turn.id].clerk
         return clerk.receipt if clerk is not None else None
 
     def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
         if turn.run is not None:  # what somebody has decided is done, and not once more
             extras = extras - {"regenerate"}
-        return under_answer(turn.id, say, extras, is_revised=turn.id in self._revised)
+        return under_answer(turn.id, say, extras, is_revised=self._at_work[turn.id].is_revised)

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 from channels import words
 from channels.buttons import under_request
-from channels.channel import Button
+from channels.channel import Button, Channel, Priority
+from channels.reply import Reply
 from channels.words import Words
-from core.approvals import ASKER, OTHERS, Approval
+from core.approvals import ASKER, OTHERS, Approval, Approvals
 from core.inbound import storable
 from core.secrets import redact
 from core.visitors import EVERYONE
@@ -19,6 +20,21 @@ MOST, MOST_HINT = 1200, 300
 
 #: What Markdown gives a meaning, in the names of people.
 _MARKS = re.compile(r"[\\`*_~|<>\[\]()#]")
+
+
+async def show_request(channel: Channel, approvals: Approvals, approval: Approval, *, is_void: bool = False) -> None:
+    """Show a request as it stands, in its message: see `Answerer.reask`."""
+    address = approval.inbound.address
+
+    async def keep(ids: Sequence[str]) -> None:
+        await approvals.shown(approval.id, ids, channel.below(address, ids[0]) if ids else address)
+
+    surface = channel.surface(channel.apart(address, approval.id), turn_id=approval.id)
+    say = words.of(await words.told(channel.locale(approval.inbound)))
+    known = tuple(await surface.find(approval.chunks))
+    controls = request_buttons(approval, say, is_void=is_void)
+    async with Reply(surface, known=known, keep=keep, say=say, controls=controls) as reply:
+        await reply.close(request_text(approval, say, is_void=is_void), Priority.APPROVAL, controls=controls)
 
 
 def request_text(approval: Approval, say: Words, *, is_void: bool = False) -> str:
