@@ -21,7 +21,7 @@ from core.errors import StoreError
 from core.export import Form
 from core.inbound import Inbound
 from core.secrets import traced
-from core.visitors import Visitor
+from core.visitors import NOWHERE, Spot, Visitor
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +78,7 @@ class Asker:
         sent_at: in seconds since the epoch.
         is_late: see `Call`.
         until: what was said after it (seconds since the epoch) is not meant to be stopped.
-        spots: see `Inbound`.
-        visitor: who he is to the door.
+        visitor: who he is to the door, and `spot` where.
     """
 
     session_id: str | None
@@ -92,8 +91,13 @@ class Asker:
     sent_at: float = field(default_factory=time.time)
     is_late: bool = False
     until: float = inf
-    spots: tuple[str, ...] = ()
     visitor: Visitor | None = None
+    spot: Spot = NOWHERE
+
+    @property
+    def spots(self) -> tuple[str, ...]:
+        """What rules on places may call where he is: see `Spot.names`."""
+        return self.spot.names(self.channel)
 
     @classmethod
     def of(cls, inbound: Inbound, locale: str, *, is_late: bool = False) -> "Asker":
@@ -108,7 +112,7 @@ class Asker:
             locale=locale,
             sent_at=inbound.sent_at,
             is_late=is_late,
-            spots=inbound.spots,
+            spot=inbound.spot,
         )
 
 

@@ -40,7 +40,6 @@ class Inbound:
         attachments: the files that came along.
         brings: the messages that it passes on or replies to, in the adapter's own words, and those that it is a
             question about, as `channels.context.about` has them (JSON).
-        spots: the names of the place where it was said, the narrowest first, as rules on places have them.
         visitor: its author with all that his rights depend on; see `who`.
         spot: where it was said.
     """
@@ -55,7 +54,6 @@ class Inbound:
     sent_at: float
     attachments: tuple[Attachment, ...] = ()
     brings: tuple[Mapping[str, Any], ...] = ()
-    spots: tuple[str, ...] = ()
     visitor: Visitor | None = None
     spot: Spot = NOWHERE
 
@@ -63,6 +61,11 @@ class Inbound:
     def who(self) -> Visitor:
         """Its author; where nothing more is known of him, with no rights but those of anybody."""
         return self.visitor or Visitor(self.channel, self.author)
+
+    @property
+    def spots(self) -> tuple[str, ...]:
+        """What rules on places may call where it was said: see `Spot.names`."""
+        return self.spot.names(self.channel)
 
     @property
     def is_bot(self) -> bool:
@@ -85,17 +88,12 @@ class Inbound:
             read = {
                 "attachments": files,
                 "brings": tuple(data.get("brings", ())),
-                "spots": tuple(data.get("spots", ())),
-                "visitor": visitor and Visitor(**{**visitor, **_tuples(visitor, "roles", "workspaces")}),
-                "spot": Spot(**{**spot, **_tuples(spot, "parents")}),
+                "visitor": visitor and Visitor.from_json(visitor),
+                "spot": Spot.from_json(spot),
             }
             return cls(**{**data, **read})
         except (TypeError, KeyError) as error:
             raise ValueError("it is no message") from error
-
-
-def _tuples(data: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(data[name]) for name in names if name in data}
 
 
 def storable(text: str) -> str:

@@ -1,6 +1,6 @@
 """Who does something on a platform, and where: what he may do depends on no more than this."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,11 @@ class Visitor:
     workspaces: tuple[str, ...] = ()
     is_external: bool = False
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Visitor":
+        """Read what `asdict` made, and JSON kept."""
+        return cls(**{**data, **_tuples(data, "roles", "workspaces")})
+
     @property
     def is_bot(self) -> bool:
         return self.author.startswith(BOT)
@@ -52,6 +57,16 @@ class Spot:
     channel: str = ""
     parents: tuple[str, ...] = ()
     is_direct: bool = False
+
+    def names(self, platform: str) -> tuple[str, ...]:
+        """What rules on places may call it, the narrowest first."""
+        direct = (f"{platform}:dm", "dm") if self.is_direct else ()
+        return tuple(filter(None, (self.channel, *direct, *self.parents, self.workspace)))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Spot":
+        """Read what `asdict` made, and JSON kept."""
+        return cls(**{**data, **_tuples(data, "parents")})
 
 
 #: Where nothing is known of it.
@@ -136,3 +151,7 @@ def together(speakers: Iterable[Speaker]) -> Speaker:
             workspace=first.workspace,
         )
     return first
+
+
+def _tuples(data: Mapping[str, Any], *names: str) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(data[name]) for name in names if name in data}

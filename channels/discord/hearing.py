@@ -59,7 +59,6 @@ def hear(message: discord.Message, bot: discord.abc.User, settings: DiscordSetti
         sent_at=sent_at(message.id),
         attachments=attachments_of(message),
         brings=tuple(_brings(message)),
-        spots=spots(guild, channel),
     )
     return Call(inbound, is_called or is_free, is_free=is_free)
 
@@ -168,21 +167,6 @@ def place(guild: int | None, channel: discord.abc.Snowflake) -> str:
     """
     parent = channel.parent_id if isinstance(channel, discord.Thread) and not channel.is_private() else None
     return place_of(guild, parent or channel.id)
-
-
-def spots(guild: int | None, channel: discord.abc.Snowflake) -> tuple[str, ...]:
-    """What rules on places may call a channel: see `Inbound`."""
-    if guild is None:
-        return (str(channel.id), f"{NAME}:dm", "dm")
-    parent: int | None = None
-    above = channel
-    if isinstance(channel, discord.Thread):
-        parent, above = (
-            channel.parent_id,
-            channel.parent or discord.Object(channel.parent_id),
-        )  # Discord may not tell it
-    ids = (channel.id, parent, getattr(above, "category_id", None), guild)
-    return tuple(dict.fromkeys(str(id_) for id_ in ids if id_ is not None))
 
 
 def place_of(guild: int | None, channel: int) -> str:

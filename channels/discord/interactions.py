@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
@@ -23,7 +23,6 @@ from channels.discord.hearing import (
     place,
     sent_at,
     session_id,
-    spots,
     text_of,
 )
 from channels.discord.login import DiscordSettings
@@ -119,7 +118,7 @@ class Interactions:
                 if not is_new:  # another connection has told of it as well
                     return
             await self._answers.acknowledge(interaction, ephemeral=True)
-            asker = None if seen.refusal else replace(self._asker(interaction), visitor=seen.visitor)
+            asker = None if seen.refusal else self._asker(interaction, seen)
             said = Said(seen.refusal) if asker is None else await do(asker)
             await self._answer(interaction, said)
             if errand is not None:
@@ -130,8 +129,8 @@ class Interactions:
         take that any more, in the conversation.
         """
         asked = errand.what["asker"]
-        visitor, spot = _seen_by(errand)
-        asker = Asker(**{**asked, "until": inf, "spots": tuple(asked["spots"]), "visitor": visitor})
+        visitor, spot = Visitor.from_json(asked["visitor"]), Spot.from_json(asked["spot"])
+        asker = Asker(**{**asked, "until": inf, "visitor": visitor, "spot": spot})
         say, name = words.of(asker.locale), errand.what["name"]
         refused = await self._intake.refusal(visitor, spot, is_owed=True)
         if refused is None:
@@ -153,11 +152,10 @@ class Interactions:
         self, interaction: discord.Interaction, seen: _Seen, name: Name, argument: str
     ) -> tuple[Errand, bool]:
         """What somebody asks for, kept until it is done if that can be; and whether it is new."""
-        asker = self._asker(interaction)
+        asker = self._asker(interaction, seen)
         by = {"application": str(interaction.application_id), "token": self._seal.close(interaction.token)}
         told = {key: value for key, value in asdict(asker).items() if key != "until"}
-        who = {"visitor": seen.visitor and asdict(seen.visitor), "spot": asdict(seen.spot)}
-        errand = Errand(asker.event_key, {"name": name, "argument": argument, "asker": told, "by": by, **who})
+        errand = Errand(asker.event_key, {"name": name, "argument": argument, "asker": told, "by": by})
         try:
             async with asyncio.timeout(KEEP_SECONDS):
                 return errand, await self._errands.keep(NAME, errand)
@@ -167,9 +165,9 @@ class Interactions:
 
     async def models(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
         """The models that may be chosen there whose names have in them what was typed, first those that begin so."""
-        if (await self._seen(interaction)).refusal:
+        if (seen := await self._seen(interaction)).refusal:
             return ()
-        asker = self._asker(interaction)
+        asker = self._asker(interaction, seen)
         try:
             async with asyncio.timeout(KEEP_SECONDS):
                 offered = await self._conversations.offered(asker.session_id or "", asker.spots)
@@ -180,9 +178,9 @@ class Interactions:
 
     async def agents(self, interaction: discord.Interaction, typed: str) -> Sequence[str]:
         """The agents that may be chosen there, in the same way."""
-        if (await self._seen(interaction)).refusal:
+        if (seen := await self._seen(interaction)).refusal:
             return ()
-        return _typed(typed, self._conversations.agents.offered(self._asker(interaction).spots))
+        return _typed(typed, self._conversations.agents.offered(self._asker(interaction, seen).spots))
 
     async def ask(self, interaction: discord.Interaction, question: str) -> None:
         """Answer a question, for all to see where the bot may write, else for the asker alone."""
@@ -244,12 +242,11 @@ class Interactions:
                 await self._answer(interaction, Said(refusal or say(words.NOTHING_TO_READ)))
                 return
             try:
-                asker = self._asker(interaction)
+                asker = self._asker(interaction, seen)
                 address: dict[str, Any] = {**asker.address}
                 if not is_aside:  # the answer replies to what says who asked
                     address |= {"message": str(await self._answers.answer(interaction, shown)), "shown": True}
                 inbound = _inbound(asker, address, text, files, brings)
-                inbound = replace(inbound, visitor=seen.visitor, spot=seen.spot)
                 await self._take(Call(inbound, is_called=True, is_owed=is_aside))
             except SurfaceError as error:
                 log.error("a question cannot be answered: %s", error)
@@ -281,7 +278,7 @@ class Interactions:
             refused = None if _may_speak(interaction.permissions, channel) else words.NOT_FOR_YOU
         return _Seen(visitor, spot, say(refused) if refused else "")
 
-    def _asker(self, interaction: discord.Interaction) -> Asker:
+    def _asker(self, interaction: discord.Interaction, seen: _Seen) -> Asker:
         guild, channel, user = interaction.guild_id, interaction.channel, interaction.user
         assert channel is not None, "the interaction was not refused"
         where, session = place(guild, channel), session_id(guild, channel, user.id, self._settings.sessions)
@@ -304,7 +301,8 @@ class Interactions:
             event_key=f"{NAME}:{channel.id}:command:{interaction.id}",
             locale=interaction.locale.value,
             sent_at=sent_at(interaction.id),
-            spots=spots(guild, channel),
+            visitor=seen.visitor,
+            spot=seen.spot,
         )
 
 
@@ -327,14 +325,9 @@ def _inbound(
         sent_at=asker.sent_at,
         attachments=files,
         brings=brings,
-        spots=asker.spots,
+        visitor=asker.visitor,
+        spot=asker.spot,
     )
-
-
-def _seen_by(errand: Errand) -> tuple[Visitor, Spot]:
-    """Who has asked for it, and where."""
-    visitor, spot = errand.what["visitor"], errand.what["spot"]
-    return Visitor(**visitor), Spot(**spot)
 
 
 def _typed(typed: str, names: Sequence[str]) -> list[str]:

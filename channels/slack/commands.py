@@ -12,7 +12,7 @@ from typing import Any
 from channels import words
 from channels.channel import Button
 from channels.commands import FORMS, Asker, Commands, Name
-from channels.slack.hearing import NAME, root_of, spots
+from channels.slack.hearing import NAME, root_of, spot_of
 from channels.slack.people import People
 from channels.slack.private import Handed, Private, Visitor
 from channels.slack.text import titled
@@ -151,8 +151,8 @@ def asking(visitor: Visitor, session: str | None, root: str, locale: str, who: S
         address={"team": visitor.team, "channel": visitor.channel, "thread_ts": root, "ts": root},
         event_key=visitor.event_key,
         locale=locale,
-        spots=spots(visitor.team, visitor.channel),
         visitor=who,
+        spot=spot_of(visitor.team, visitor.channel),
     )
 
 

@@ -84,7 +84,6 @@ def hear(body: Mapping[str, Any], direct: Direct = "thread", *, hears_bots: bool
         brings=tuple(passed_on(event)),
         visitor=Visitor(NAME, author, workspaces=(home,), is_external=is_from_outside(body)),
         spot=Spot(team, channel, is_direct=is_alone),
-        spots=spots(team, channel),
     )
     return Call(inbound, is_called)
 
@@ -209,10 +208,8 @@ def place(team: str, channel: str) -> str:
     return f"{NAME}:{team}:{channel}"
 
 
-def spots(team: str, channel: str) -> tuple[str, ...]:
-    """What rules on places may call a channel: see `Inbound`."""
-    direct = (f"{NAME}:dm", "dm") if channel.startswith("D") else ()
-    return (channel, *direct, team)
+def spot_of(team: str, channel: str) -> Spot:
+    return Spot(team, channel, is_direct=is_direct(channel))
 
 
 def event_key(team: str, channel: str, ts: str) -> str:

@@ -16,7 +16,7 @@ from channels.commands import Commands
 from channels.context import about
 from channels.intake import Call
 from channels.slack.commands import asking
-from channels.slack.hearing import NAME, Direct, attachment, event_key, name_of, session_id, spots
+from channels.slack.hearing import NAME, Direct, attachment, event_key, name_of, session_id
 from channels.slack.names import Names
 from channels.slack.private import Private, Visitor
 from channels.slack.said import said
@@ -136,7 +136,6 @@ class Shortcuts:
             visitor=who,
             spot=spot,
             brings=(about(author, about_whom, to_words(kept["text"], names), float(kept["ts"])),),
-            spots=spots(team, channel),
         )
         try:
             ts = await self._surface(question).announce(f"**{inert(names[user])}**: {inert(asked)}")

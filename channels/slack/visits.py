@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from channels.intake import Call
 from channels.slack.groups import Groups
-from channels.slack.hearing import NAME, is_direct
+from channels.slack.hearing import NAME, spot_of
 from channels.slack.private import Visitor as Somebody
 from core.visitors import Spot, Visitor
 
@@ -41,4 +41,4 @@ class Visits:
             workspaces=(home,),
             is_external=home != somebody.team,
         )
-        return visitor, Spot(somebody.team, somebody.channel, is_direct=is_direct(somebody.channel))
+        return visitor, spot_of(somebody.team, somebody.channel)
