@@ -35,7 +35,7 @@ from channels.slack.login import SlackSettings, client, verify
 from channels.slack.names import Names
 from channels.slack.oauth import Installing
 from channels.slack.people import People
-from channels.slack.private import Private, Visitor
+from channels.slack.private import Doer, Private
 from channels.slack.prompts import suggest
 from channels.slack.proof import PROOF_INTERVAL, Proof
 from channels.slack.reactions import receipts, send_away
@@ -265,7 +265,7 @@ class SlackChannel:
                 elif change := changed(body):
                     await self._take_change(change, called_by_edit(body, self._hear))
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
-                opened = Visitor(team_of(body), str(event["channel"]), str(event["user"]), "", "", "")
+                opened = Doer(team_of(body), str(event["channel"]), str(event["user"]), "", "", "")
                 if self._desk.door.admits(*await self._visits.of_deed(opened)) is not Admission.ADMITTED:
                     return
                 prompts = suggest(self._api, team_of(body), event["channel"], self._settings.prompts)
@@ -295,20 +295,20 @@ class SlackChannel:
         """
         event, team = body["event"], team_of(body)
         channel, user, root = str(event["channel"]), str(event["user"]), str(event.get("thread_ts") or "")
-        visitor = Visitor(team, channel, user, root, "", str(body.get("event_id")))
-        who, spot = await self._visits.of_deed(visitor)
-        if (refused := await self._intake.refusal(who, spot)) is not None:
+        doer = Doer(team, channel, user, root, "", str(body.get("event_id")))
+        seen = await self._visits.of_deed(doer)
+        if (refused := await self._intake.refusal(*seen)) is not None:
             if refused:
                 say = words.of(await words.told(self._people.locale(team, user)))
-                self._intake.run(self._private.whisper(visitor, say(refused)), name="refusal")
+                self._intake.run(self._private.whisper(doer, say(refused)), name="refusal")
             return
         session = session_id(team, channel, root, self._settings.direct)
         locale = await words.told(self._people.locale(team, user))
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
-        asker = replace(asking(visitor, session, root, locale, who), until=pressed_at)
+        asker = replace(asking(doer, session, root, locale, seen), until=pressed_at)
         said = await self._intake.commands.attempt("stop", "", asker)
         if not said.is_seen:
-            self._intake.run(self._private.whisper(visitor, said.text), name="stop")
+            self._intake.run(self._private.whisper(doer, said.text), name="stop")
         if root and not (await self._desk.conversations.status(session)).is_running:
             self._sessions.rests(asker.address)
 
@@ -320,7 +320,7 @@ class SlackChannel:
         """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""
         address = {name: str(inbound.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")}
         thread = "" if address["thread_ts"] == address["ts"] else address["thread_ts"]
-        somebody = Visitor(address["team"], address["channel"], address["user"], thread, "", inbound.event_key)
+        somebody = Doer(address["team"], address["channel"], address["user"], thread, "", inbound.event_key)
         try:
             await self._private.whisper(somebody, text)
         except RefusedError as refusal:

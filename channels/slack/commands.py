@@ -12,15 +12,14 @@ from typing import Any
 from channels import words
 from channels.channel import Button
 from channels.commands import FORMS, Asker, Commands, Name
-from channels.slack.hearing import NAME, root_of, spot_of
+from channels.slack.hearing import NAME, root_of
 from channels.slack.people import People
-from channels.slack.private import Handed, Private, Visitor
+from channels.slack.private import Doer, Handed, Private
 from channels.slack.text import titled
+from channels.slack.visits import Seen
 from core.conversations import Conversations, Recent
 from core.errors import StoreError
 from core.secrets import traced
-from core.visitors import Spot
-from core.visitors import Visitor as Somebody
 
 log = logging.getLogger(__name__)
 
@@ -73,30 +72,31 @@ class SlashCommands:
         self._people = people
         self._private = private
 
-    async def take(self, body: Mapping[str, Any], seen: tuple[Somebody, Spot]) -> None:
+    async def take(self, body: Mapping[str, Any], seen: Seen) -> None:
         """Do what a command asks for, or ask where.
 
         Raises:
             SurfaceError: who has given it cannot be told.
         """
-        visitor, command = Visitor.of_command(body), COMMANDS[body["command"]]
+        doer, command = Doer.of_command(body), COMMANDS[body["command"]]
         argument = str(body.get("text") or "").strip()
-        locale = await words.told(self._people.locale(visitor.team, visitor.user))
+        locale = await words.told(self._people.locale(doer.team, doer.user))
         try:
-            found = await self._conversations.recent(visitor.place, visitor.user, MOST)
+            found = await self._conversations.recent(doer.place, doer.user, MOST)
         except StoreError as error:
             log.error("%s cannot be done: %s", command.name, traced(error))
-            await self._private.answer(visitor, words.of(locale).sorry(error.public))
+            await self._private.answer(doer, words.of(locale).sorry(error.public))
             return
         if command.question and len(found) > 1:
             wanted = next((form for form in FORMS if form == argument.lower()), "")
             choices = _choices(command.name, wanted, found)
-            await self._private.ask(visitor, words.of(locale)(command.question), choices)
+            await self._private.ask(doer, words.of(locale)(command.question), choices)
             return
         session = found[0].session_id if found else None
-        await self._do(command.name, argument, visitor, session, locale, who=seen[0])
+        asker = asking(doer, session, root_of(session or ""), locale, seen)
+        await self._do(command.name, argument, doer, asker)
 
-    async def pick(self, body: Mapping[str, Any], id_: str, seen: tuple[Somebody, Spot]) -> None:
+    async def pick(self, body: Mapping[str, Any], id_: str, seen: Seen) -> None:
         """Do what was asked for in the conversation that was chosen.
 
         Args:
@@ -105,54 +105,44 @@ class SlashCommands:
         Raises:
             SurfaceError: who has pressed it cannot be told.
         """
-        visitor = Visitor.of_press(body)
+        doer = Doer.of_press(body)
         wish, _, session = id_.removeprefix(PICK).partition(":")
         name, _, argument = wish.partition(" ")
         command = next((command for command in COMMANDS.values() if command.name == name), None)
-        if command is None or not session.startswith(f"{visitor.place}:"):
+        if command is None or not session.startswith(f"{doer.place}:"):
             return
-        locale = await words.told(self._people.locale(visitor.team, visitor.user))
-        await self._do(command.name, argument, visitor, session, locale, who=seen[0], replaces=True)
+        locale = await words.told(self._people.locale(doer.team, doer.user))
+        asker = asking(doer, session, root_of(session), locale, seen)
+        await self._do(command.name, argument, doer, asker, replaces=True)
 
-    async def _do(
-        self,
-        name: Name,
-        argument: str,
-        visitor: Visitor,
-        session: str | None,
-        locale: str,
-        *,
-        who: Somebody,
-        replaces: bool = False,
-    ) -> None:
-        root, say = root_of(session or ""), words.of(locale)
-        asker = asking(visitor, session, root, locale, who)
-        said = await self._commands.run(name, argument, asker)
+    async def _do(self, name: Name, argument: str, doer: Doer, asker: Asker, *, replaces: bool = False) -> None:
+        said, say = await self._commands.run(name, argument, asker), words.of(asker.locale)
         text = said.text
         if said.file is not None:
-            handed = await self._private.hand(visitor, said.text, said.file, thread_ts=root)
+            handed = await self._private.hand(doer, said.text, said.file, thread_ts=asker.address["thread_ts"])
             if handed is Handed.AS_TEXT and not replaces:
                 return
             text = say(words.SENT_DIRECTLY) if handed is Handed.DIRECTLY else text
-        await self._private.answer(visitor, text, replaces=replaces)
+        await self._private.answer(doer, text, replaces=replaces)
 
 
-def asking(visitor: Visitor, session: str | None, root: str, locale: str, who: Somebody) -> Asker:
+def asking(doer: Doer, session: str | None, root: str, locale: str, seen: Seen) -> Asker:
     """Who asks for something in a session.
 
     Args:
         root: its thread.
     """
+    visitor, spot = seen
     return Asker(
         session_id=session,
-        place=visitor.place,
-        author=visitor.user,
+        place=doer.place,
+        author=doer.user,
         channel=NAME,
-        address={"team": visitor.team, "channel": visitor.channel, "thread_ts": root, "ts": root},
-        event_key=visitor.event_key,
+        address={"team": doer.team, "channel": doer.channel, "thread_ts": root, "ts": root},
+        event_key=doer.event_key,
         locale=locale,
-        visitor=who,
-        spot=spot_of(visitor.team, visitor.channel),
+        visitor=visitor,
+        spot=spot,
     )
 
 

@@ -20,19 +20,17 @@ from channels.slack.blocks import pressed
 from channels.slack.commands import COMMANDS, PICK, SlashCommands
 from channels.slack.hearing import NAME
 from channels.slack.people import People
-from channels.slack.private import Private, Visitor
+from channels.slack.private import Doer, Private
 from channels.slack.shortcuts import ASKED, Shortcuts
-from channels.slack.visits import Visits
+from channels.slack.visits import Seen, Visits
 from channels.words import Words
-from core import visitors
 from core.errands import Errand
 from core.errors import StoreError, SurfaceError
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
 
-#: Who has done something, and where; and what is to be done for it.
-Seen = tuple[visitors.Visitor, visitors.Spot]
+#: What is to be done for somebody.
 Deed = Callable[[Seen], Coroutine[Any, Any, None]]
 
 #: Seconds for which it is looked who does something, and that keeping it may take, before Slack is told that it was
@@ -86,7 +84,7 @@ class Deeds:
         """Who does something, and where; nothing if that cannot be told at once."""
         with suppress(SurfaceError, TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
-                return await self._visits.of_deed(Visitor.of_deed(body))
+                return await self._visits.of_deed(Doer.of_deed(body))
         return None
 
     async def _kept(self, body: Mapping[str, Any]) -> Errand | None:
@@ -112,7 +110,7 @@ class Deeds:
     async def _seen_to_do(self, body: Mapping[str, Any]) -> Seen | None:
         """Who does something, and where, if he may; who may not, or cannot be seen, is told."""
         try:
-            seen = await self._visits.of_deed(Visitor.of_deed(body))
+            seen = await self._visits.of_deed(Doer.of_deed(body))
         except SurfaceError as error:
             log.warning("it cannot be seen who does something: %s", error)
             public = error.public
@@ -131,7 +129,7 @@ class Deeds:
     async def _admits(self, body: Mapping[str, Any], seen: Seen) -> bool:
         """Whether somebody may do what he does; if he may not, he is told."""
         with suppress(StoreError):  # he will be told why it is not done
-            if not await self._is_installed(Visitor.of_deed(body).team):
+            if not await self._is_installed(Doer.of_deed(body).team):
                 return False
         if (refused := await self._intake.refusal(*seen)) is None:
             return True
@@ -142,7 +140,7 @@ class Deeds:
 
     async def _tell(self, body: Mapping[str, Any], word: Callable[[Words], str]) -> None:
         """Tell somebody, in his language, and nobody else, why what he does is not done."""
-        somebody = Visitor.of_deed(body)
+        somebody = Doer.of_deed(body)
         say = words.of(await words.told(self._people.locale(somebody.team, somebody.user)))
         tell = self._private.whisper if body.get("type") == "block_actions" else self._private.answer
         await tell(somebody, word(say))
@@ -165,15 +163,15 @@ class Deeds:
             if (id_ := pressed(action)).startswith(PICK):
                 await self._commands.pick(body, id_, seen)
             else:
-                await self._take_press(Visitor.of_press(body), id_, seen)
+                await self._take_press(Doer.of_press(body), id_, seen)
 
-    async def _take_press(self, visitor: Visitor, button: str, seen: Seen) -> None:
+    async def _take_press(self, doer: Doer, button: str, seen: Seen) -> None:
         """Do what the button asks for, and tell the one who pressed it, and nobody else, if there is a word to say."""
-        locale = await words.told(self._people.locale(visitor.team, visitor.user))
-        names = await self._people.names(visitor.team, [visitor.user])
-        name, (who, spot) = names[visitor.user], seen
+        locale = await words.told(self._people.locale(doer.team, doer.user))
+        names = await self._people.names(doer.team, [doer.user])
+        name, (who, spot) = names[doer.user], seen
         if word := await self._intake.press(button, visitor=who, spot=spot, locale=locale, name=name):
-            await self._private.whisper(visitor, word)
+            await self._private.whisper(doer, word)
 
 
 def _key_of(body: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ _QUIET = {"unfurl_links": False, "unfurl_media": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class Doer:
     """Somebody who does something else than write a message.
 
     Attributes:
@@ -59,13 +59,13 @@ class Visitor:
     home: str = ""
 
     @classmethod
-    def of_command(cls, body: Mapping[str, Any]) -> "Visitor":
+    def of_command(cls, body: Mapping[str, Any]) -> "Doer":
         """Who has given a slash command."""
         where = str(body["team_id"]), str(body["channel_id"]), str(body["user_id"])
         return cls(*where, "", str(body["response_url"]), str(body["trigger_id"]))
 
     @classmethod
-    def of_press(cls, body: Mapping[str, Any]) -> "Visitor":
+    def of_press(cls, body: Mapping[str, Any]) -> "Doer":
         """Who has pressed a button, or used a shortcut of a message."""
         said = body.get("message") or body.get("container") or {}
         thread = str(said.get("thread_ts") or "")
@@ -75,14 +75,14 @@ class Visitor:
         return cls(team_of_deed(body), channel, user, thread, url, str(body["trigger_id"]), home)
 
     @classmethod
-    def of_modal(cls, body: Mapping[str, Any]) -> "Visitor":
+    def of_modal(cls, body: Mapping[str, Any]) -> "Doer":
         """Who has sent a modal that keeps where it was opened."""
         kept, user = json.loads(body["view"]["private_metadata"]), body["user"]
         where = str(kept["channel"]), str(user["id"]), str(kept["root"]), str(kept["url"])
         return cls(team_of_deed(body), *where, str(body["view"]["id"]), str(user.get("team_id") or ""))
 
     @classmethod
-    def of_deed(cls, body: Mapping[str, Any]) -> "Visitor":
+    def of_deed(cls, body: Mapping[str, Any]) -> "Doer":
         """Whichever it is."""
         if "command" in body:
             return cls.of_command(body)
@@ -116,22 +116,22 @@ class Private:
         self._api = api
         self._surface = surface
 
-    async def whisper(self, visitor: Visitor, text: str) -> None:
+    async def whisper(self, doer: Doer, text: str) -> None:
         """Say something in the thread where he is.
 
         Raises:
             SurfaceError: he cannot be told.
         """
         said = {
-            "channel": visitor.channel,
-            "user": visitor.user,
+            "channel": doer.channel,
+            "user": doer.user,
             **content(text),
-            **({"thread_ts": visitor.thread_ts} if visitor.thread_ts else {}),
+            **({"thread_ts": doer.thread_ts} if doer.thread_ts else {}),
         }
-        api = self._api.at(visitor.team)
-        await api.call("chat.postEphemeral", said, api.budget(("chat.postEphemeral", visitor.team), TIER_4))
+        api = self._api.at(doer.team)
+        await api.call("chat.postEphemeral", said, api.budget(("chat.postEphemeral", doer.team), TIER_4))
 
-    async def answer(self, visitor: Visitor, text: str, *, replaces: bool = False) -> None:
+    async def answer(self, doer: Doer, text: str, *, replaces: bool = False) -> None:
         """Say something to what he has done.
 
         Args:
@@ -142,29 +142,29 @@ class Private:
         """
         how = {"replace_original": True} if replaces else {"response_type": "ephemeral"}
         try:
-            await self._api.respond(visitor.response_url, {**_QUIET, **content(text), **how})
+            await self._api.respond(doer.response_url, {**_QUIET, **content(text), **how})
         except RefusedError:  # it was good for half an hour
-            await self.whisper(visitor, text)
+            await self.whisper(doer, text)
 
-    async def ask(self, visitor: Visitor, text: str, choices: Sequence[Button]) -> None:
+    async def ask(self, doer: Doer, text: str, choices: Sequence[Button]) -> None:
         """Have him choose.
 
         Raises:
             SurfaceError: he cannot be asked.
         """
-        await self._api.respond(visitor.response_url, {**content(text, choices), "response_type": "ephemeral"})
+        await self._api.respond(doer.response_url, {**content(text, choices), "response_type": "ephemeral"})
 
-    async def show(self, visitor: Visitor, view: Mapping[str, Any]) -> None:
+    async def show(self, doer: Doer, view: Mapping[str, Any]) -> None:
         """Open a modal for him. Slack: within three seconds, or not at all.
 
         Raises:
             SurfaceError: it cannot be opened.
         """
-        opened = {"trigger_id": visitor.key, "view": dict(view)}
-        api = self._api.at(visitor.team)
-        await api.call("views.open", opened, api.budget(("views.open", visitor.team), TIER_4))
+        opened = {"trigger_id": doer.key, "view": dict(view)}
+        api = self._api.at(doer.team)
+        await api.call("views.open", opened, api.budget(("views.open", doer.team), TIER_4))
 
-    async def hand(self, visitor: Visitor, text: str, file: File, *, thread_ts: str) -> Handed:
+    async def hand(self, doer: Doer, text: str, file: File, *, thread_ts: str) -> Handed:
         """Give him a file: in direct messages there, else as text if it is short and to be read, else into his direct
         messages.
 
@@ -180,17 +180,17 @@ class Private:
         written = inert(file.data.decode())
         whole = f"{text}\n\n{written}"
         is_text = file.name.endswith(".md") and LIMITS.measure(whole) <= LIMITS.chunk_size
-        if is_text and not visitor.channel.startswith("D"):
-            await self.answer(visitor, whole)
+        if is_text and not doer.channel.startswith("D"):
+            await self.answer(doer, whole)
             return Handed.AS_TEXT
-        channel, api = visitor.channel, self._api.at(visitor.team)
+        channel, api = doer.channel, self._api.at(doer.team)
         if not channel.startswith("D"):
             # Slack: a post to a user goes into the messages with him, and says which these are
-            posts = api.budget(("chat.postMessage", visitor.team, visitor.user), POSTS)
-            said = {"channel": visitor.user, **_QUIET, **content(text)}
+            posts = api.budget(("chat.postMessage", doer.team, doer.user), POSTS)
+            said = {"channel": doer.user, **_QUIET, **content(text)}
             opened = await api.call("chat.postMessage", said, posts)
             assert opened is not None, "only a tick may be dropped"
             channel, thread_ts = str(opened["channel"]), str(opened["ts"])
-        address = {"team": visitor.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
+        address = {"team": doer.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
         await self._surface(address).hand(file)
-        return Handed.HERE if channel == visitor.channel else Handed.DIRECTLY
+        return Handed.HERE if channel == doer.channel else Handed.DIRECTLY

@@ -18,15 +18,15 @@ from channels.intake import Call
 from channels.slack.commands import asking
 from channels.slack.hearing import NAME, Direct, attachment, event_key, name_of, session_id
 from channels.slack.names import Names
-from channels.slack.private import Private, Visitor
+from channels.slack.private import Doer, Private
 from channels.slack.said import said
 from channels.slack.surface import SlackSurface
 from channels.slack.text import inert, plain, titled, to_words
+from channels.slack.visits import Seen
 from channels.words import Words
 from core.errors import SurfaceError
 from core.inbound import Attachment, Inbound, storable
-from core.visitors import BOT, Spot
-from core.visitors import Visitor as Seen
+from core.visitors import BOT
 
 log = logging.getLogger(__name__)
 
@@ -73,42 +73,42 @@ class Shortcuts:
         self._take = take
         self._direct = direct
 
-    async def use(self, body: Mapping[str, Any], seen: tuple[Seen, Spot]) -> None:
+    async def use(self, body: Mapping[str, Any], seen: Seen) -> None:
         """Do what a shortcut is for.
 
         Raises:
             SurfaceError: who has used it cannot be answered.
         """
-        visitor, message = Visitor.of_press(body), body["message"]
-        root = visitor.thread_ts or str(body["message_ts"])
-        locale = await words.told(self._names.people.locale(visitor.team, visitor.user))
+        doer, message = Doer.of_press(body), body["message"]
+        root = doer.thread_ts or str(body["message_ts"])
+        locale = await words.told(self._names.people.locale(doer.team, doer.user))
         if body.get("callback_id") == ASK:
-            await self._ask(visitor, words.of(locale), _kept(visitor, root, message))
+            await self._ask(doer, words.of(locale), _kept(doer, root, message))
         elif body.get("callback_id") == WHY:
-            session, ts = session_id(visitor.team, visitor.channel, root, self._direct), str(body["message_ts"])
-            asker, key = asking(visitor, session, root, locale, seen[0]), event_key(visitor.team, visitor.channel, ts)
-            await self._private.answer(visitor, (await self._commands.why_of(ts, key, asker)).text)
+            session, ts = session_id(doer.team, doer.channel, root, self._direct), str(body["message_ts"])
+            asker, key = asking(doer, session, root, locale, seen), event_key(doer.team, doer.channel, ts)
+            await self._private.answer(doer, (await self._commands.why_of(ts, key, asker)).text)
         elif body.get("callback_id") == RESET:
-            session = session_id(visitor.team, visitor.channel, root, self._direct)
-            said = await self._commands.run("reset", "", asking(visitor, session, root, locale, seen[0]))
-            await self._private.answer(visitor, said.text)
+            session = session_id(doer.team, doer.channel, root, self._direct)
+            said = await self._commands.run("reset", "", asking(doer, session, root, locale, seen))
+            await self._private.answer(doer, said.text)
 
-    async def _ask(self, visitor: Visitor, say: Words, kept: str) -> None:
+    async def _ask(self, doer: Doer, say: Words, kept: str) -> None:
         try:
-            await self._private.show(visitor, _modal(say, kept))
+            await self._private.show(doer, _modal(say, kept))
         except SurfaceError as error:
             log.warning("a modal cannot be opened: %s", error)
-            await self._private.answer(visitor, say.sorry(error.public))
+            await self._private.answer(doer, say.sorry(error.public))
 
-    async def submitted(self, body: Mapping[str, Any], seen: tuple[Seen, Spot]) -> None:
+    async def submitted(self, body: Mapping[str, Any], seen: Seen) -> None:
         """Have a question answered that was filled in. It is shown in the thread, for all to see what is answered.
 
         Raises:
             SurfaceError: who has asked cannot be told why it is not answered.
             StoreError: it could not be kept yet.
         """
-        view, visitor, (who, spot) = body["view"], Visitor.of_modal(body), seen
-        user, team = visitor.user, visitor.team
+        view, doer, (who, spot) = body["view"], Doer.of_modal(body), seen
+        user, team = doer.user, doer.team
         kept = json.loads(view["private_metadata"])
         asked = storable(str(view["state"]["values"][QUESTION][QUESTION]["value"] or "")).strip()
         channel, root, author = kept["channel"], kept["root"], kept["author"]
@@ -116,9 +116,9 @@ class Shortcuts:
         names = await self._names.of(team, [kept["text"]], {user} if is_bot else {user, author})
         about_whom = kept["name"] if is_bot else names[author]
         question = Inbound(
-            event_key=visitor.event_key,
+            event_key=doer.event_key,
             session_id=session_id(team, channel, root, self._direct),
-            place=visitor.place,
+            place=doer.place,
             channel=NAME,
             address={
                 "team": team,
@@ -126,7 +126,7 @@ class Shortcuts:
                 "thread_ts": root,
                 "ts": root,
                 "user": user,
-                "user_team": visitor.home or team,
+                "user_team": doer.home or team,
                 "title": titled(plain(asked)),
             },
             author=user,
@@ -141,7 +141,7 @@ class Shortcuts:
             ts = await self._surface(question).announce(f"**{inert(names[user])}**: {inert(asked)}")
         except RefusedError:
             say = words.of(await words.told(self._names.people.locale(team, user)))
-            await self._private.answer(visitor, say(words.NOT_A_MEMBER))
+            await self._private.answer(doer, say(words.NOT_A_MEMBER))
             return
         asked_there = {**question.address, "ts": ts}
         await self._take(Call(replace(question, address=asked_there, sent_at=float(ts)), is_called=True))
@@ -161,16 +161,16 @@ def _modal(say: Words, kept: str) -> dict[str, Any]:
     }
 
 
-def _kept(visitor: Visitor, root: str, message: Mapping[str, Any]) -> str:
+def _kept(doer: Doer, root: str, message: Mapping[str, Any]) -> str:
     """What the modal is to keep of the message that it is about; of a long one, the beginning."""
     bot = str(message.get("bot_id") or "")
     kept = {
-        "channel": visitor.channel,
+        "channel": doer.channel,
         "root": root,
         "author": f"{BOT}{bot}" if bot else str(message.get("user") or ""),
         "name": name_of(message, bot) if bot else "",
         "ts": str(message["ts"]),
-        "url": visitor.response_url,
+        "url": doer.response_url,
         "text": said({**message, "files": ()})[:QUOTED],
         "files": [asdict(attachment(file)) for file in message.get("files") or ()],
     }

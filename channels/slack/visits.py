@@ -5,8 +5,11 @@ from dataclasses import replace
 from channels.intake import Call
 from channels.slack.groups import Groups
 from channels.slack.hearing import NAME, spot_of
-from channels.slack.private import Visitor as Somebody
+from channels.slack.private import Doer
 from core.visitors import Spot, Visitor
+
+#: Who has done something, and where.
+Seen = tuple[Visitor, Spot]
 
 
 class Visits:
@@ -27,18 +30,18 @@ class Visits:
         roles = await self._groups.of(str(inbound.address["team"]), inbound.author)
         return replace(call, inbound=replace(inbound, visitor=replace(inbound.who, roles=roles))) if roles else call
 
-    async def of_deed(self, somebody: Somebody) -> tuple[Visitor, Spot]:
+    async def of_deed(self, doer: Doer) -> Seen:
         """Who does something else than write.
 
         Raises:
             SurfaceError: his user groups are not known.
         """
-        home = somebody.home or somebody.team
+        home = doer.home or doer.team
         visitor = Visitor(
             NAME,
-            somebody.user,
-            roles=await self._groups.of(somebody.team, somebody.user),
+            doer.user,
+            roles=await self._groups.of(doer.team, doer.user),
             workspaces=(home,),
-            is_external=home != somebody.team,
+            is_external=home != doer.team,
         )
-        return visitor, spot_of(somebody.team, somebody.channel)
+        return visitor, spot_of(doer.team, doer.channel)

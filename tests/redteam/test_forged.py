@@ -13,10 +13,9 @@ import sqlalchemy as sa
 
 from channels import words
 from channels.slack.http import PATH
-from channels.slack.private import Visitor
+from channels.slack.private import Doer
 from core.store.schema import approvals, feedback, inbox, sessions, turns
-from core.visitors import NOWHERE
-from core.visitors import Visitor as Somebody
+from core.visitors import NOWHERE, Visitor
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
@@ -134,12 +133,12 @@ async def test_a_choice_of_a_conversation_elsewhere_is_none(slack: SlackSandbox,
             "response_url": "http://127.0.0.1:9/",
         }
         calls = len(slack.calls)
-        seen = Somebody("slack", slack.people["grace"].id)
+        seen = Visitor("slack", slack.people["grace"].id)
         for made_up in (session, f"{session}/../", f"slack:{slack.team_id}:{slack.channels['general'].id}"):
             await bot.channel._commands.pick(body, f"pick:{command}:{made_up}", (seen, NOWHERE))
         assert await all_rows(bot) == before
         assert len(slack.calls) == calls
 
 
-def visitor_of(bot: Bot, user: str) -> Visitor:
-    return Visitor(bot.slack.team_id, bot.slack.channels["general"].id, bot.slack.people[user].id, "", "", "1.2.3")
+def visitor_of(bot: Bot, user: str) -> Doer:
+    return Doer(bot.slack.team_id, bot.slack.channels["general"].id, bot.slack.people[user].id, "", "", "1.2.3")
