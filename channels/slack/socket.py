@@ -87,6 +87,7 @@ class Socket:
         self._client: SocketModeClient | None = None
         self._line: _Line | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     @property
     def heard_at(self) -> float:
@@ -115,7 +116,9 @@ class Socket:
 
     async def _begin(self) -> asyncio.Task[None]:
         """Have slack_sdk connect, which it tries until it can."""
-        client = self._client = AsyncSocketModeHandler(self._app, self._app_token, ping_interval=PING_INTERVAL).client
+        handler = AsyncSocketModeHandler(self._app, self._app_token, ping_interval=PING_INTERVAL)
+        client = self._client = handler.client
+        client.socket_mode_request_listeners[:] = [partial(self._take, handler)]
         client.message_listeners.append(self._greet)
         await client.aiohttp_client_session.close()  # another one takes its place before it has opened anything
         client.aiohttp_client_session = _TicketSession(client)  # type: ignore[assignment]
@@ -123,19 +126,34 @@ class Socket:
         return self._connecting
 
     async def _leave(self) -> None:
-        """Hang up, whether or not anybody is at the other end: slack_sdk alone would wait for him."""
+        """Hang up, whether or not anybody is at the other end: slack_sdk alone would wait for him.
+
+        What is being taken is waited for; what is not taken in time was not acknowledged, and Slack brings it again.
+        """
         client = self._client
         if client is None:
             return
         with suppress(Exception):
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await client.close()
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=CLOSE_TIMEOUT)
         tasks = [self._connecting, client.message_processor, client.current_session_monitor, client.message_receiver]
-        for task in (left := [task for task in tasks if task is not None]):
+        for task in (left := [*self._under_way, *(task for task in tasks if task is not None)]):
             task.cancel()
         await asyncio.wait(left)
         await client.aiohttp_client_session.close()
         self._client = None
+
+    async def _take(self, handler: AsyncSocketModeHandler, client: Any, request: Any) -> None:
+        """Have Bolt take what Slack brings. slack_sdk (3.47) has each taken by a task that it lets go of."""
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        self._under_way.add(task)
+        try:
+            await handler.handle(client, request)
+        finally:
+            self._under_way.discard(task)
 
     async def _greet(self, client: Any, message: Mapping[str, Any], _raw: str | None = None) -> None:
         line = client.current_session

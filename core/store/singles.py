@@ -38,6 +38,7 @@ class _Connection:
         return cls(connection, (await connection.get_raw_connection()).driver_connection)
 
     async def aclose(self) -> None:
+        """To be called once: of two that close one connection of aiosqlite (0.22), one waits for ever."""
         await self.connection.invalidate()  # who knows what it is still busy with
         await self.connection.close()
 
@@ -60,7 +61,9 @@ class SqliteSingles:
         try:
             rows: list[tuple[Any, ...]] = await connection.driver.execute_fetchall(*first)
         except Exception:  # a query that broke off would hold on to its moment: others would see nothing newer
-            await self.aclose()
+            if self._connection is connection:  # several may fail at once
+                self._connection = None
+                await connection.aclose()
             raise
         return rows
 
@@ -82,10 +85,11 @@ class SqliteSingles:
         return rows
 
     async def aclose(self) -> None:
-        for connection in (self._connection, self._several):
+        connections = (self._connection, self._several)
+        self._connection = self._several = None
+        for connection in connections:
             if connection is not None:
                 await connection.aclose()
-        self._connection = self._several = None
 
     async def _connect(self) -> _Connection:
         async with self._connecting:

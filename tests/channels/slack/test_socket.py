@@ -1,10 +1,12 @@
+import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from slack_bolt.async_app import AsyncApp
+from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.slack.socket import Socket, Sockets
@@ -53,6 +55,39 @@ async def test_a_request_to_connect_anew_is_followed(slack: SlackSandbox, socket
     await slack.refresh_sockets()
     await slack.wait_connected()
     assert opened(slack) == 2
+
+
+async def test_who_hangs_up_waits_until_what_came_is_taken_and_gives_up_what_takes_too_long(
+    slack: SlackSandbox, web: AsyncWebClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, begun, go_on, ended = AsyncApp(client=web), asyncio.Event(), asyncio.Event(), list[str]()
+
+    @app.middleware
+    async def take(body: dict[str, Any], next: Callable[[], Awaitable[BoltResponse]]) -> BoltResponse:  # noqa: A002
+        begun.set()
+        try:
+            await go_on.wait()
+        except asyncio.CancelledError:
+            ended.append("given up")
+            raise
+        ended.append("taken")
+        return await next()
+
+    for expected in ("taken", "given up"):
+        socket = Socket(app, slack.app_token, on_back=lambda _: None)
+        await socket.open()
+        await slack.wait_connected()
+        await slack.say("ada", "general", "one moment")
+        await begun.wait()
+        closing = asyncio.create_task(socket.close())
+        if expected == "taken":
+            asyncio.get_running_loop().call_later(0.1, go_on.set)
+        else:
+            monkeypatch.setattr("channels.slack.socket.CLOSE_TIMEOUT", 0.1)
+        await closing
+        assert ended[-1:] == [expected]
+        begun.clear()
+        go_on.clear()
 
 
 async def test_of_two_sockets_one_stands_while_the_other_is_made_anew_and_each_event_is_answered_once(

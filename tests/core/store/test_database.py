@@ -70,6 +70,14 @@ async def test_what_will_not_pass_says_so(database: Faulty) -> None:
             await connection.execute(sa.insert(state).values(scope="app", owner="a", key="k", value=1))
 
 
+async def test_statements_that_fail_together_spoil_nothing_for_the_others(database: Faulty) -> None:
+    asked = [database.run(statement) for _ in range(8) for statement in (UNKNOWN, KEYS)]
+    async with asyncio.timeout(10):
+        told = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in told] == [StoreError, list] * 8
+    assert await keys(database) == []
+
+
 async def test_a_server_that_was_started_again_is_found_by_the_first_who_asks(
     postgres_server: PostgresSandbox, postgres: str
 ) -> None:
