@@ -151,8 +151,7 @@ async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict
                 await compaction.beside(turn, answerer.answer)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
-        sessions = SessionService(database, counter)
-        inbox = Inbox(database, sessions, turns, worker, app=home, rates=settings.rates)
+        inbox = Inbox(database, turns, worker, app=home, rates=settings.rates)
         summarizer = Summarizer(summing(settings, crew, choice), counter)
         compaction = Compaction(
             database,

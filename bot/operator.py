@@ -27,14 +27,12 @@ from core.lease import Lease
 from core.ledger import Account, Ledger
 from core.overview import TurnSeen, overview, sessions_seen, turns_seen
 from core.prices import Prices, exact
-from core.sessions.service import SessionService
 from core.spending import Spending
 from core.states import ENDED, State
 from core.stopping import Stopped
 from core.store.database import Database
 from core.store.lock import holder
 from core.store.migrate import pending
-from core.tokens import TokenCounter
 from core.turn import Turn
 from core.turns import Turns
 from core.worker import Worker
@@ -285,8 +283,7 @@ async def _hands(database: Database, settings: configuration.Settings, account: 
     """What buttons go through, for one who runs no turns himself."""
     turns = Turns(database, Lease(database))
     worker = Worker(turns, _never)
-    counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
-    inbox = Inbox(database, SessionService(database, counter), turns, worker, app=account.app)
+    inbox = Inbox(database, turns, worker, app=account.app)
     return inbox, Conversations(database, turns, worker, app=account.app, models=(settings.model,), budget=0)
 
 

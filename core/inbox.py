@@ -17,7 +17,7 @@ from core.entries import BEGUN, KEPT, comes_behind
 from core.errors import StoreError
 from core.inbound import Inbound
 from core.rates import BOUNDLESS, LIMITED, Limited, Rates
-from core.sessions.service import SessionService, ensure_session
+from core.sessions.lives import begin_generation, ensure_session
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
@@ -66,7 +66,6 @@ class Inbox:
     def __init__(
         self,
         database: Database,
-        service: SessionService,
         turns: Turns,
         worker: Worker,
         *,
@@ -76,7 +75,6 @@ class Inbox:
     ) -> None:
         self._database = database
         self._turns = turns
-        self._service = service
         self._worker = worker
         self._app = app
         self._rates = rates
@@ -318,7 +316,7 @@ class Inbox:
             What else waited.
         """
         await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None, receipt=None))
-        generation = await self._service.begin_generation(connection, session_id)
+        generation = await begin_generation(connection, session_id)
         here = inbox.c.session == session_id
         later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
         await connection.execute(sa.update(inbox).where(later).values(generation=generation))
