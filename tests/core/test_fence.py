@@ -82,7 +82,7 @@ def sessions(database: Slow, tmp_path: Path) -> SessionService:
 @pytest.fixture
 async def turn(inbox: Inbox, turns: Turns) -> Turn:
     """One that `turns` has claimed."""
-    inbox._app = APP
+    inbox.app = APP
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     return turn
