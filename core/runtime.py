@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +20,7 @@ from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
 from google.adk.events.event import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
+from google.adk.models import BaseLlm
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
@@ -27,6 +29,7 @@ from core.asks import Ask, Decision, asks_in, behind, telling
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
 from core.events import StreamEvent
 from core.fence import Fence
+from core.layout import agents
 from core.memories import Memories, recalls
 from core.metering import Meter, run_with
 from core.models.adapter import ModelAdapter
@@ -99,7 +102,18 @@ class AgentRuntime:
         """The files that the agent can be given, if it asks that model; of models that are not ours, what most take."""
         agent = self.app.root_agent
         asked = agent.canonical_model if isinstance(agent, LlmAgent) else None
-        return asked.takes(model) if isinstance(asked, ModelAdapter) else MOST_TAKE
+        return asked.takes(asked.named(model)) if isinstance(asked, ModelAdapter) else MOST_TAKE
+
+    def asks(self, model: str | None = None) -> str:
+        """The full name of the one model that the agent and all others of its app ask where that one was chosen, or
+        none; empty if they ask several: who of them begins is not known before.
+        """
+        models = {each.named(model) if isinstance(each, ModelAdapter) else each.model for each in self._models}
+        return models.pop() if len(models) == 1 else ""
+
+    @cached_property
+    def _models(self) -> list[BaseLlm]:
+        return [agent.canonical_model for agent in agents(self.app)]
 
     async def made(self, session_id: str, origin: str) -> list[Made]:
         """The files that the turns of an origin have made, in the order in which they did."""
@@ -223,6 +237,7 @@ class AgentRuntime:
         steps = Steps(self._lines)
         config = ChosenRun(
             model=model,
+            speaker=speaker,
             streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
             max_llm_calls=self.max_llm_calls,
             tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
