@@ -7,6 +7,7 @@ import pytest
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.apps import App
+from google.adk.tools.agent_tool import AgentTool
 
 from core.agent import DEFAULT_NAME, AgentConfig, make_app
 from core.errors import SettingsError
@@ -41,6 +42,21 @@ async def test_a_run_asks_the_model_that_was_chosen_by_the_name_that_it_has_with
     assert [request.model for request in default.requests] == ["default", "default"]
     assert [request.model for request in other.requests] == ["other"]
     assert [message.text for message in other.requests[0].messages[1:]] == ["hi", "From the default.", "hi"]
+
+
+async def test_the_one_model_that_all_agents_of_an_app_ask_is_known_before_they_do(converse: Converse) -> None:
+    model = offering(ScriptedProvider(), other=ScriptedProvider())
+    fixed = model.model_copy(update={"is_fixed": True})
+    alone = await converse(app=make_app(AgentConfig(), model=model))
+    assert [alone.runtime.asks(chosen) for chosen in (None, "b/other", "c/gone")] == [
+        "a/default",
+        "b/other",
+        "a/default",
+    ]
+    expert = LlmAgent(name="expert", model=fixed)
+    root = LlmAgent(name=DEFAULT_NAME, model=model, tools=[AgentTool(expert)])
+    team = await converse(app=App(name=DEFAULT_NAME, root_agent=root))
+    assert [team.runtime.asks(chosen) for chosen in (None, "b/other")] == ["a/default", ""]
 
 
 async def test_the_thoughts_of_one_provider_are_not_sent_to_another(converse: Converse) -> None:
