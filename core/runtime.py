@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +19,6 @@ from google.adk.artifacts import BaseArtifactService, InMemoryArtifactService
 from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
 from google.adk.events.event import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
-from google.adk.models import BaseLlm
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.genai import types
 
@@ -108,12 +106,9 @@ class AgentRuntime:
         """The full name of the one model that the agent and all others of its app ask where that one was chosen, or
         none; empty if they ask several: who of them begins is not known before.
         """
-        models = {each.named(model) if isinstance(each, ModelAdapter) else each.model for each in self._models}
-        return models.pop() if len(models) == 1 else ""
-
-    @cached_property
-    def _models(self) -> list[BaseLlm]:
-        return [agent.canonical_model for agent in agents(self.app)]
+        asked = [agent.canonical_model for agent in agents(self.app)]
+        names = {each.named(model) if isinstance(each, ModelAdapter) else each.model for each in asked}
+        return names.pop() if len(names) == 1 else ""
 
     async def made(self, session_id: str, origin: str) -> list[Made]:
         """The files that the turns of an origin have made, in the order in which they did."""
