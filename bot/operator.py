@@ -167,7 +167,8 @@ def retry(turn: str, wait: float) -> None:
     """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        account = await _account(_ledger(database, settings), turn)
+        ledger = _ledger(database, settings)
+        account = await _account(ledger, turn)
         inbox, _ = await _hands(database, settings, account)
         done = await inbox.again(account.id, author=None, kind="retry")
         if isinstance(done, Refused):
@@ -177,7 +178,7 @@ def retry(turn: str, wait: float) -> None:
             raise ParleyError(f"turn {account.id} was tried again before, or its conversation was started over{newer}")
         return await _waited(
             database,
-            _ledger(database, settings),
+            ledger,
             account,
             wait,
             is_done=lambda now: bool(now.again),
@@ -191,13 +192,14 @@ def cancel(turn: str, wait: float) -> None:
     """Have a turn ended that has not ended, as the button does: what was said so far stays."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        account = await _account(_ledger(database, settings), turn)
+        ledger = _ledger(database, settings)
+        account = await _account(ledger, turn)
         _, conversations = await _hands(database, settings, account)
         if await conversations.stop_turn(account.id, None) is not Stopped.DONE:
             raise ParleyError(f"turn {account.id} is {account.state}: there is nothing to end")
         return await _waited(
             database,
-            _ledger(database, settings),
+            ledger,
             account,
             wait,
             is_done=lambda now: now.state in ENDED,

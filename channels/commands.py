@@ -204,8 +204,8 @@ class Commands:
         form = next((form for form in FORMS if form == (wanted.lower() or "md")), None)
         if form is None:
             return Said(say(words.NO_SUCH_FORM))
-        await self._desk.spending.count()  # so that what it has cost is told with each turn
-        exported = await self._desk.conversations.exported(session, form, most=MOST_EXPORTED)
+        prices = self._desk.spending.prices
+        exported = await self._desk.conversations.exported(session, form, prices, most=MOST_EXPORTED)
         return Said(say(words.EXPORTED), File(f"transcript.{form}", exported.encode()))
 
     async def _why(self, turn_id: str, asker: Asker, say: Words) -> str:
