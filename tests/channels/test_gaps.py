@@ -263,8 +263,8 @@ async def test_more_than_can_be_remembered_is_looked_for(places: Places, monkeyp
         world.gaps.missed(called("one", 10.0))
         world.gaps.missed(called("two", 20.0))
         world.is_down = False
-        await until(lambda: world.looks == [20.0 - gaps.MARGIN])
-        assert world.taken == ["one"]
+        await until(lambda: world.taken and world.looks)
+        assert (world.taken, world.looks) == (["one"], [20.0 - gaps.MARGIN])
 
 
 async def test_a_look_that_finds_no_end_is_given_up(

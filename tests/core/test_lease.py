@@ -69,6 +69,22 @@ async def test_when_nobody_could_lengthen_his_lease_nobody_is_taken_for_dead_at_
     await asyncio.wait([keeping])
 
 
+async def test_who_was_held_up_himself_takes_nobody_for_dead_before_all_could_come_back(shared: Faulty) -> None:
+    judge, other = await taken(shared), await taken(shared)
+    await asyncio.sleep(SECONDS)  # the machine stands still
+    assert not await is_gone(shared, judge, other.worker)
+    keeping = [asyncio.create_task(lease.keep()) for lease in (judge, other)]
+    await asyncio.sleep(SECONDS / 2)
+    assert judge.holds
+    assert not judge.is_sure
+    assert not await is_gone(shared, judge, other.worker)
+    keeping[1].cancel()
+    await asyncio.sleep(2 * SECONDS)
+    assert await is_gone(shared, judge, other.worker)
+    keeping[0].cancel()
+    await asyncio.wait(keeping)
+
+
 async def test_on_sqlite_who_comes_next_is_the_only_one(database: Faulty) -> None:
     first = await taken(database)
     second = await taken(database)
