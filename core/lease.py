@@ -43,7 +43,7 @@ class Lease:
 
     @property
     def holds(self) -> bool:
-        """Whether it has certainly not ended. Else what this worker ran may be another one's."""
+        """Whether it has certainly not ended."""
         return _now() < self._until
 
     async def take(self) -> None:
@@ -60,9 +60,6 @@ class Lease:
     async def keep(self) -> None:
         """Lengthen the lease until cancelled."""
         while not self._database.is_sqlite:  # at once: it may have taken long to get ready for work
-            if not self.holds:
-                log.warning("this worker was held up for longer than its lease lasts")
-                self._doubt()
             try:
                 async with asyncio.timeout(self._seconds), self._database.write() as connection:
                     await self._write(connection)
@@ -107,6 +104,9 @@ class Lease:
         renewed = sa.update(workers).where(workers.c.id == self.worker).values(lease=until)
         if not (await connection.execute(renewed)).rowcount:
             await connection.execute(sa.insert(workers).values(id=self.worker, lease=until, live={}))
+        if self._until and not self.holds:
+            log.warning("this worker was held up for longer than its lease lasts")
+            self._doubt()
         self._until = began + seconds
 
 

@@ -114,12 +114,13 @@ class Turns:
         return turn_id
 
     async def hold(self, turn: Turn) -> None:
-        """See that the turn is this worker's still, before more of it is shown: once the lease may have ended.
+        """See that the turn is this worker's still, before more of it is shown: once the lease may have ended, be it
+        that it was taken anew since.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        if not self._lease.holds:
+        if not self._lease.is_sure:
             await self._write(turn, OWN)
 
     async def is_asked(self, turn: Turn) -> bool:
