@@ -112,8 +112,16 @@ class Asker:
             locale=locale,
             sent_at=inbound.sent_at,
             is_late=is_late,
+            visitor=inbound.visitor,
             spot=inbound.spot,
         )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Asker":
+        """Read what `asdict` made, and JSON kept."""
+        visitor = data["visitor"]
+        read = {"visitor": visitor and Visitor.from_json(visitor), "spot": Spot.from_json(data["spot"])}
+        return cls(**{**data, **read})
 
 
 @dataclass(frozen=True, slots=True)
