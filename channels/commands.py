@@ -15,7 +15,7 @@ from channels.desk import Desk
 from channels.receipts import Receipts
 from channels.tools import plain
 from channels.usage import usage
-from channels.why import told
+from channels.why import told, turn_in
 from channels.words import Words
 from core.errors import StoreError
 from core.export import Form
@@ -216,11 +216,11 @@ class Commands:
         exported = await self._desk.conversations.exported(session, form, most=MOST_EXPORTED)
         return Said(say(words.EXPORTED), File(f"transcript.{form}", exported.encode()))
 
-    async def _why(self, turn_id: str, asker: Asker, say: Words) -> str:
-        ledger, session, is_admin = self._desk.ledger, asker.session_id, self._is_admin(asker)
+    async def _why(self, named: str, asker: Asker, say: Words) -> str:
+        ledger, is_admin = self._desk.ledger, self._is_admin(asker)
         author = None if is_admin else asker.author
-        newest = await ledger.newest(session, author=author) if session and not turn_id else None
-        return await told(ledger, turn_id or newest, asker.author, say, is_admin=is_admin)
+        turn_id = turn_in(named) or await ledger.newest(session_id=asker.session_id, place=asker.place, author=author)
+        return await told(ledger, turn_id, asker.author, say, is_admin=is_admin)
 
     def _is_admin(self, asker: Asker) -> bool:
         return asker.visitor is not None and self._desk.door.is_admin(asker.visitor)

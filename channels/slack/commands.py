@@ -92,7 +92,8 @@ class SlashCommands:
             choices = _choices(command.name, wanted, found)
             await self._private.ask(doer, words.of(locale)(command.question), choices)
             return
-        session = found[0].session_id if found else None
+        # the latest answer is that of the latest question, in whichever conversation
+        session = found[0].session_id if found and command.name != "why" else None
         asker = asking(doer, session, root_of(session or ""), locale, seen)
         await self._do(command.name, argument, doer, asker)
 
