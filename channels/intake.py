@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from channels import words
 from channels.buttons import OfRequest, OfTurn, wished
 from channels.channel import Surface
-from channels.commands import PRIVATE, Asker, Commands, Name, Said, command_in
+from channels.commands import PRIVATE, Asker, Commands, Name, Said, Ways, command_in
 from channels.desk import Desk
 from channels.door import Admission
 from channels.receipts import Receipts
@@ -87,6 +87,7 @@ class Intake:
         surface: where the answer to a message is shown.
         locale: the language of who wrote it: see `Channel.locale`.
         whisper: says something to who wrote it, and to nobody else, if the call has no way of its own.
+        ways: how commands are given on the platform.
     """
 
     def __init__(
@@ -96,8 +97,10 @@ class Intake:
         surface: Callable[[Inbound], Surface],
         locale: Callable[[Inbound], Awaitable[str]],
         whisper: Callable[[Inbound, str], Awaitable[None]],
+        *,
+        ways: Ways,
     ) -> None:
-        self.commands = Commands(desk, receipts, self.run)
+        self.commands = Commands(desk, receipts, ways, self.run)
         self._desk = desk
         self._receipts = receipts
         self._surface = surface
@@ -136,6 +139,14 @@ class Intake:
         except StoreError as error:
             log.warning("it is not known how much somebody has asked: %s", traced(error))
             return None
+
+    async def knows(self, said: Inbound | Asker) -> bool:
+        """Whether that was taken before.
+
+        Raises:
+            StoreError: it cannot be seen.
+        """
+        return await self._desk.inbox.knows(said.event_key)
 
     async def _send_away(self, call: Call, sentence: Callable[[Words], str]) -> None:
         text = sentence(words.of(await words.told(self._locale(call.inbound))))

@@ -15,7 +15,7 @@ from channels.discord.answers import Token
 from channels.discord.api import MESSAGES, DiscordApi
 from channels.discord.around import Surroundings
 from channels.discord.aside import Aside
-from channels.discord.commands import commands_of
+from channels.discord.commands import WAYS, commands_of
 from channels.discord.deeds import Deeds
 from channels.discord.downloads import Downloads
 from channels.discord.ear import Ear
@@ -76,7 +76,7 @@ class DiscordChannel:
         self._surroundings = Surroundings(self._api)
         self._receipts = receipts(self._api)
         self._door = desk.door
-        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away, ways=WAYS)
         self._work = Work()
         homes = {int(id_) for id_ in {*self._door.rules(NAME).ids("guild"), *self._door.rules(NAME).served}}
         visits = Visits(self._api, homes=homes, looks=bool(homes or self._door.names(NAME)))

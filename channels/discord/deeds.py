@@ -190,7 +190,7 @@ class Deeds:
         """Have a question answered, for all to see where the bot may write, else for the asker alone."""
         asker = deed.asker
         try:
-            if is_again and await self._desk.inbox.knows(asker.event_key):
+            if is_again and await self._intake.knows(asker):
                 return
             if is_again and (refusal := await self.refusal(deed.does, asker)):
                 await self._send_away(deed, refusal)

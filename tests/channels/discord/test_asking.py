@@ -41,7 +41,12 @@ async def test_help_status_and_stop_are_told_to_who_asks_alone(server: DiscordSa
     async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         for name in ("status", "stop", "export"):
             await told(bot, await server.command("ada", "general", name), words.NOTHING_TO_RESET)
-        assert words.STOP_DOES in await said_of(bot, await server.command("ada", "general", "help"))
+        told_ = await said_of(bot, await server.command("ada", "general", "help"))
+        for one in server.commands:
+            assert (f"`/{one['name']}" if one["type"] == 1 else f"*{one['name']}*") in told_
+        server.set_locale("linus", "ko")
+        told_ = await said_of(bot, await server.command("linus", "general", "help"))
+        assert all(words.of("ko")(one) in told_ for one in (words.HELPS, words.ASK_DOES, words.ASK_ABOUT))
         question = await bot.ask("ada", "general", "one")
         await bot.says(question, "half")
         status = await said_of(bot, await server.command("grace", "general", "status"))
