@@ -1,92 +1,28 @@
 """What a deploy does to those who are talking, and the files that others run the bot with."""
 
 import asyncio
-import os
 import re
-import signal
-import socket
 import sys
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 
-import aiohttp
 import pytest
 import typer.main
 import yaml
 from typer.core import TyperGroup
 
 from bot.cli import cli
-from bot.probes import ALIVE
+from bot.probes import ALIVE, READY
 from bot.settings import Settings
 from core import metrics
 from core.worker import CLOSING_SECONDS
 from sandbox.discord import DiscordSandbox
+from sandbox.foreman import Dyno, Foreman
 from sandbox.models import Asked, Say, ScriptedOpenAI, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import Discord, Platform, Slack
-from tests.environment import inherited
 
 ROOT = Path(__file__).parents[2]
-
-#: Heroku: what is told to end is killed after so many seconds.
-KILLED_AFTER = 30.0
-
-
-class Dyno:
-    """Runs what the Procfile says, as Heroku does: each command by a shell, in a group of its own that is told to end
-    with SIGTERM, and killed 30 seconds later.
-    """
-
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
-        lines = (ROOT / "Procfile").read_text().splitlines()
-        self._commands = dict(line.split(": ", 1) for line in lines)
-        self._folder = folder
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self._environment = {**inherited(), "PATH": path, "PYTHONPATH": str(ROOT), **settings}
-        self.log = folder / "dyno.log"
-
-    async def start(self, name: str) -> None:
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_shell(
-                f"exec {self._commands[name]}",
-                cwd=self._folder,
-                env={**self._environment, "DYNO": f"{name}.1"},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    async def ends(self) -> int:
-        """The exit code of what ends by itself."""
-        return await asyncio.wait_for(self._process.wait(), 60)
-
-    async def stop(self) -> int:
-        """The exit code; negative, if it had to be killed."""
-        os.killpg(self._process.pid, signal.SIGTERM)
-        try:
-            return await asyncio.wait_for(self._process.wait(), KILLED_AFTER)
-        except TimeoutError:
-            self.kill()
-            return await self._process.wait()
-
-    def kill(self) -> None:
-        if self._process.returncode is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-async def probed(port: int, path: str) -> tuple[int, str]:
-    try:
-        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
-            return answer.status, await answer.text()
-    except aiohttp.ClientError:
-        return 0, ""
 
 
 def says_it_again(asked: Asked) -> Turn:
@@ -98,7 +34,6 @@ def says_it_again(asked: Asked) -> Turn:
 async def test_two_deploys_under_load_lose_nothing_and_say_nothing_twice(
     slack: SlackSandbox, discord: DiscordSandbox, postgres: str, tmp_path: Path
 ) -> None:
-    port = free_port()
     platforms: list[Platform] = [Slack(slack), Discord(discord)]
     async with ScriptedOpenAI(says_it_again) as model:
         settings = {
@@ -107,40 +42,38 @@ async def test_two_deploys_under_load_lose_nothing_and_say_nothing_twice(
             "OPENAI_BASE_URL": model.base_url,
             "DATABASE_URL": postgres,
             "DATABASE_CONNECTIONS": "5",
-            "PORT": str(port),
             "STOP_SECONDS": "1",
+            "PYTHONPATH": str(ROOT),
         }
-        dyno = Dyno(tmp_path, settings)
-        await dyno.start("release")
-        assert await dyno.ends() == 0, dyno.log.read_text()
+        foreman = Foreman(ROOT / "Procfile", tmp_path, settings, path=Path(sys.executable).parent)
+        release = await foreman.start("release")
+        assert await release.ends() == 0, foreman.log.read_text()
+        dyno = await _start(foreman)
         try:
-            await _start(dyno, port)
             asked: list[asyncio.Task[None]] = []
             for platform in platforms:
                 for number in range(3):
                     asked.append(asyncio.create_task(_talk(platform, number)))
             for _ in range(2):
                 await asyncio.sleep(2.0)  # whatever is being said by then
-                assert await dyno.stop() == 0, dyno.log.read_text()[-4000:]
-                await _start(dyno, port)
+                assert await dyno.stop() == 0, foreman.log.read_text()[-4000:]
+                dyno = await _start(foreman)
             try:
                 await asyncio.wait_for(asyncio.gather(*asked), 45)
             except TimeoutError:
-                raise TimeoutError(dyno.log.read_text()[-6000:]) from None
+                raise TimeoutError(foreman.log.read_text()[-6000:]) from None
             assert await dyno.stop() == 0
         finally:
-            dyno.kill()
+            await dyno.kill()
 
 
-async def _start(dyno: Dyno, port: int) -> None:
+async def _start(foreman: Foreman) -> Dyno:
     """Heroku has a web process listen within 60 seconds. It does so at once, and says when it is ready."""
-    await dyno.start("web")
-    async with asyncio.timeout(60):
-        while (await probed(port, "/healthz"))[0] != 200:  # noqa: ASYNC110 - a probe is asked, and tells nobody
-            await asyncio.sleep(0.02)
-        assert await probed(port, "/readyz") in ((503, "starting\n"), (200, "ready\n"))
-        while (await probed(port, "/readyz"))[0] != 200:  # noqa: ASYNC110 - as above
-            await asyncio.sleep(0.02)
+    dyno = await foreman.start("web")
+    await dyno.listens(ALIVE)
+    assert await dyno.probe(READY) in ((503, "starting\n"), (200, "ready\n"))
+    await dyno.listens(READY)
+    return dyno
 
 
 async def _talk(platform: Platform, number: int) -> None:
