@@ -105,7 +105,7 @@ class Foreman:
 
     async def start(self, kind: str, number: int = 1) -> Dyno:
         """Start a process of that kind."""
-        name, port = f"{kind}.{number}", _free_port()
+        name, port = f"{kind}.{number}", free_port()
         with self.log.open("ab") as log:
             process = await asyncio.create_subprocess_shell(
                 f"exec {self._commands[kind]}",
@@ -118,7 +118,8 @@ class Foreman:
         return Dyno(name, port, process)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine at which nobody listens."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

@@ -1,25 +1,19 @@
-"""What a deploy does to those who are talking, and the files that others run the bot with."""
+"""What a deploy, and a sleep, do to those who are talking."""
 
 import asyncio
 import re
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
-import typer.main
-import yaml
-from typer.core import TyperGroup
 
-from bot.cli import cli
 from bot.probes import ALIVE, READY
-from bot.settings import Settings
-from core import metrics
-from core.worker import CLOSING_SECONDS
+from channels.slack.http import PATH
 from sandbox.discord import DiscordSandbox
-from sandbox.foreman import Dyno, Foreman
+from sandbox.foreman import Dyno, Foreman, free_port
 from sandbox.models import Asked, Say, ScriptedOpenAI, Turn
-from sandbox.slack import SlackSandbox
+from sandbox.slack import Envelope, SlackSandbox
+from tests.acceptance.conftest import Program, With
 from tests.acceptance.platforms import Discord, Platform, Slack
 
 ROOT = Path(__file__).parents[2]
@@ -86,52 +80,46 @@ async def _talk(platform: Platform, number: int) -> None:
         await platform.wait_for(lambda: [reply.text for reply in talk.replies()] == expected, timeout=90)
 
 
-def test_the_files_for_docker_and_systemd_name_what_there_is() -> None:
-    """There is no Docker here: this reads them."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    docker = (ROOT / "Dockerfile").read_text()
-    wanted = (ROOT / ".python-version").read_text().strip()
-    assert set(re.findall(r"^FROM python:(\S+)-slim", docker, re.M)) == {wanted}
-    for packages in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
-        assert f"COPY {packages} {packages}" in docker
-        assert f"!{packages}" in (ROOT / ".dockerignore").read_text()
-    for name in re.findall(r"^COPY ((?:[\w.]+ )+)\S+$", docker, re.M):
-        assert all((ROOT / each).exists() for each in name.split()), name
-    assert docker.count("uv sync --locked --no-dev --no-group local") == 2
-    assert {"dev", "local"} == set(project["tool"]["uv"]["default-groups"])
-    assert "USER parley" in docker
-    assert "/healthz" in docker
-    assert ALIVE == "/healthz"
-    assert 'CMD ["parley", "run"]' in docker
-    assert "parley" in project["project"]["scripts"]
-    command = typer.main.get_command(cli)
-    assert isinstance(command, TyperGroup)
-    known = set(command.commands)
-
-    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
-    assert compose["services"]["migrate"]["command"].split()[1] in known
-    assert compose["services"].keys() == {"parley", "migrate", "postgres"}
-    for service in ("parley", "migrate"):
-        assert compose["services"][service]["environment"].keys() <= {name.upper() for name in Settings.model_fields}
-    port = Settings.model_fields["port"].default
-    assert f"EXPOSE {port}" in docker
-    assert compose["services"]["parley"]["ports"] == [f"127.0.0.1:{port}:{port}"]
-
-    unit = (ROOT / "deploy" / "parley.service").read_text()
-    commands = re.findall(r"^Exec\w+=/opt/parley/\.venv/bin/python -m bot (\w+)$", unit, re.M)
-    assert commands == ["migrate", "run"]
-    assert set(commands) <= known
-    ends = Settings.model_fields["stop_seconds"].default + CLOSING_SECONDS
-    assert int(re.findall(r"TimeoutStopSec=(\d+)", unit)[0]) > ends
-    assert int(compose["services"]["parley"]["stop_grace_period"].removesuffix("s")) > ends
+async def test_a_web_dyno_that_slept_answers_what_woke_it_and_what_came_while_it_started(
+    program: With,
+) -> None:
+    """Heroku: an eco dyno sleeps when no request has come for half an hour, and is started by the next one."""
+    async with ScriptedOpenAI(says_it_again) as model, SlackSandbox(speed=30) as slack:
+        port = free_port()
+        slack.socket_mode = False
+        slack.requests.url = f"http://127.0.0.1:{port}{PATH}"
+        settings = {
+            "SLACK_API_URL": slack.api_url,
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_MODE": "http",
+            "SLACK_SIGNING_SECRET": slack.signing_secret,
+            "MODEL": "openai/scripted",
+            "OPENAI_BASE_URL": model.base_url,
+            "PORT": str(port),
+        }
+        bot = program(settings)
+        for number in range(2):
+            await _wakes(bot, slack, f"word-slack-0-{number}")
 
 
-def test_the_rules_for_prometheus_ask_for_metrics_that_there_are() -> None:
-    instruments = [each for name, each in vars(metrics).items() if not name.startswith("_")]
-    counted = [each._name for each in instruments if hasattr(each, "_name")]  # OpenTelemetry has no public name for it
-    assert counted
-    told = {name.replace(".", "_") for name in counted}
-    asked = set(re.findall(r"parley_[a-z_]+", (ROOT / "deploy" / "rules.yaml").read_text()))
-    page = set(re.findall(r"`(parley_[a-z_]+)", (ROOT / "docs" / "howto" / "watch-it.md").read_text()))
-    plain = {re.sub(r"_(total|seconds|bucket|seconds_bucket)$", "", name) for name in asked | page}
-    assert plain == told
+async def _wakes(bot: Program, slack: SlackSandbox, word: str) -> None:
+    """Say something to whom nobody runs, and have it start, answer once, and sleep again."""
+    said = await slack.say("ada", "general", f"<@{slack.bot_user_id}> {word}")
+
+    def shown() -> bool:
+        thread = slack.messages("general", thread_ts=said.ts)
+        return [message.text for message in thread[1:]] == [f"You said {word} to me."]
+
+    def sent() -> list[Envelope]:
+        return [envelope for envelope in slack.envelopes if envelope.payload["event"].get("ts") == said.ts]
+
+    await slack.wait_for(lambda: any(envelope.reason == "connection_failed" for envelope in sent()))
+    await bot.start()
+    try:
+        await bot.ready()
+        await slack.wait_for(shown, timeout=30)
+        await slack.wait_for(lambda: any(envelope.acknowledged_at for envelope in sent()), timeout=30)
+        assert await bot.end() == 0
+    finally:
+        await bot.aclose()
+    assert shown()
