@@ -108,9 +108,10 @@ class Run:
         await asyncio.sleep(self._dice.uniform(0, BEGINS_WITHIN * self._load.seconds(self._load.every)))
         await self._burst(session, 1)
         while True:
-            await asyncio.sleep(self._dice.expovariate(1 / self._load.seconds(self._load.pause)))
-            if monotonic() > until:
+            pause = self._dice.expovariate(1 / self._load.seconds(self._load.pause))
+            if monotonic() + pause > until:
                 return
+            await asyncio.sleep(pause)
             await self._burst(session, self._dice.choice(BURSTS))
 
     async def _burst(self, session: Session, messages: int) -> None:
