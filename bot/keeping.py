@@ -7,7 +7,6 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -22,16 +21,8 @@ from core.spending import Spending
 from core.store.database import Database
 from core.store.migrate import pending, verify
 
-app = typer.Typer()
 
-
-@app.command()
-def export(
-    session: Annotated[str, typer.Argument(help="The conversation's id.")],
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for machines; else as Markdown.")] = False,
-    files: Annotated[Path | None, typer.Option(help="A folder that its files are written into.")] = None,
-) -> None:
+def export(session: str, files: Path | None, *, as_json: bool) -> None:
     """Print what is stored of a conversation."""
 
     async def work(database: Database, settings: configuration.Settings) -> None:
@@ -50,16 +41,7 @@ def export(
     _run(work)
 
 
-@app.command()
-def forget(
-    *,
-    user: Annotated[str, typer.Option(help="What this person has said, by the platform's id.")] = "",
-    session: Annotated[str, typer.Option(help="A conversation, by its id.")] = "",
-    before: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="What is older (UTC).")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would take.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines, which are not asked.")] = False,
-) -> None:
+def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete what is stored of a person, of a conversation, or from before a day."""
     if [bool(user), bool(session), before is not None].count(True) != 1:
         raise SettingsError("forget: say one of --user ID, --session ID and --before DATE")
