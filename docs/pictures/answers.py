@@ -14,6 +14,7 @@ def script(held: asyncio.Event) -> Callable[[Asked], Turn]:
         "hello to the robot": ["Hello, @robot."],
         "robot: hello": ["Hello, @robot."],
         "report of Friday": [Call("report", {"day": "Friday"}, id="2"), "There it is: 3 on Monday."],
+        "report for us": [Call("report", id="3"), "Here it is."],
         "build-7": ["Delete what is older than a week."],
         "bike is red": ["I shall remember it."],
         "which colour": ["You have not told me."],

@@ -352,7 +352,7 @@ _SCENES = (
         "slack",
         "numbers",
         """
-        ada: @parley make the report
+        ada: @parley make the report for us
         ~ report.csv
         =
         """,
