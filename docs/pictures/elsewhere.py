@@ -120,7 +120,7 @@ _WIDE = Setup(
             "discord",
             "harbour",
             """
-            $ .venv/bin/parley status
+            $ .venv/bin/parley status | grep discord:
             """,
         ),
         Scene(

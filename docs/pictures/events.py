@@ -100,7 +100,7 @@ async def _goes_on(world: World, where: str, desk: Desk) -> list[str]:
 
 async def _model_read(world: World, where: str, desk: Desk) -> list[str]:
     read = [text for role, text in world.model.asked[-1].messages if role == "user"]
-    return ["what the model reads:", *(f"  {line}" for line in "\n".join(read).splitlines())]
+    return ["what the model reads:", *(f"    {line}" for line in "\n".join(read).splitlines())]
 
 
 async def _replies(world: World, where: str, desk: Desk) -> list[str]:
@@ -118,7 +118,7 @@ async def _forwards(world: World, where: str, desk: Desk) -> list[str]:
 
 async def _file_holds(world: World, where: str, desk: Desk) -> list[str]:
     data = world.discord.messages(where)[-1].content.attachments[0].data
-    return ["", "what is in the file:", *(f"  {line}" for line in data.decode().splitlines()), ""]
+    return ["", "what is in the file:", *(f"    {line}" for line in data.decode().splitlines()), ""]
 
 
 async def _completes(world: World, where: str, desk: Desk) -> list[str]:

@@ -377,7 +377,7 @@ _SCENES = (
         "discord",
         "",
         """
-        ada: What is the capital of Japan?
+        grace: What is the capital of Japan?
         ~ Tokyo
         =
         """,
