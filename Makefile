@@ -55,7 +55,7 @@ words: .venv/ready
 docs-pictures: .venv/ready $(WARM)
 	@.venv/bin/python docs/pictures/make.py
 
-check: .venv/ready
+check: .venv/ready $(WARM)
 	@.venv/bin/python -m bot check
 
 # What tokens are counted with. Without it they are estimated, so that a machine with no network can still run.
