@@ -51,7 +51,7 @@ chaos: .venv/ready
 words: .venv/ready
 	@.venv/bin/python -m tests.channels.catalogue
 
-# The pictures of the pages, and the exchanges of docs/howto/use-it-every-day.md, from real runs.
+# The pictures and the exchanges of the pages, from real runs.
 docs-pictures: .venv/ready $(WARM)
 	@.venv/bin/python docs/pictures/make.py
 
