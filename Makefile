@@ -55,11 +55,11 @@ chaos: .venv/ready
 words: .venv/ready
 	@.venv/bin/python -m tests.channels.catalogue
 
-# The pictures of the pages, and the exchanges of docs/howto/use-it-every-day.md, from real runs.
+# The pictures and the exchanges of the pages, from real runs.
 docs-pictures: .venv/ready $(WARM)
 	@.venv/bin/python docs/pictures/make.py
 
-check: .venv/ready
+check: .venv/ready $(WARM)
 	@.venv/bin/python -m bot check
 
 # What tokens are counted with. Without it they are estimated, so that a machine with no network can still run.

@@ -280,7 +280,8 @@ def test_the_page_of_discord_has_its_commands() -> None:
 
 def test_the_link_that_invites_the_bot_has_the_permissions_of_the_code() -> None:
     page = (DOCS / "howto" / "set-up-discord.md").read_text()
-    assert set(re.findall(r"permissions=(\d+)", page)) == {str(PERMISSIONS.value)}
+    asked = {str(permissions_of(auto_thread=is_on).value) for is_on in (False, True)}
+    assert set(re.findall(r"permissions=(\d+)", page)) == asked
 
 
 def test_the_variables_of_app_json_are_settings() -> None:
@@ -371,13 +372,14 @@ async def test_the_tools_of_the_page_are_tools(tmp_path: Path, monkeypatch: pyte
     assert await rate.run_async(args={"stars": 4}, tool_context=context) == {"rated": 4}
 
 
-def test_the_page_for_those_who_use_the_bot_has_each_exchange_and_no_other() -> None:
-    page = exchanges.PAGE.read_text()
-    written = {found["name"]: found["said"] for found in exchanges.PLACE.finditer(page)}
-    assert list(written) == list(dict.fromkeys(written))
-    assert written.keys() == {scene.name for scene in exchanges.SCENES}
-    assert all(written.values())
-    assert page.count("```text") == len(written)
+def test_each_exchange_that_is_played_is_in_a_page_and_no_other() -> None:
+    written = [found for page in PAGES for found in exchanges.PLACE.finditer(page.read_text())]
+    assert sorted(found["name"] for found in written) == sorted(
+        scene.name for setup in exchanges.SETUPS for scene in setup.scenes
+    )
+    assert all(found["said"].strip() for found in written)
+    everyday = (DOCS / "howto" / "use-it-every-day.md").read_text()
+    assert everyday.count("```text") == len(list(exchanges.PLACE.finditer(everyday)))
 
 
 def test_the_example_of_the_sandbox_prints_what_the_page_says() -> None:
