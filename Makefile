@@ -6,7 +6,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures check warm clean
+.PHONY: run test lint format docs bench bench-deltas bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -50,6 +50,15 @@ chaos: .venv/ready
 # Brings the catalogue of the bot's own words in step with the code, and names what is not translated.
 words: .venv/ready
 	@.venv/bin/python -m tests.channels.catalogue
+
+# The site of the docs. A link, an anchor or a page that is nowhere ends it.
+docs: .venv/docs
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	@echo "the docs: file://$(CURDIR)/.parley/site/index.html"
+
+.venv/docs: .venv/ready
+	$(UV) sync --python python3 --locked --all-extras --group docs --quiet
+	@touch $@
 
 # The pictures of the pages, and the exchanges of docs/howto/use-it-every-day.md, from real runs.
 docs-pictures: .venv/ready $(WARM)
