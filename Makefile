@@ -51,9 +51,9 @@ chaos: .venv/ready
 words: .venv/ready
 	@.venv/bin/python -m tests.channels.catalogue
 
-# The site of the docs. A link, an anchor or a page that is nowhere ends it.
+# The site of the docs. A link, an anchor or a page that is nowhere ends it (with --quiet, nothing would).
 docs: .venv/docs
-	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 	@echo "the docs: file://$(CURDIR)/.parley/site/index.html"
 
 .venv/docs: .venv/ready
