@@ -6,7 +6,8 @@ import pytest
 
 from channels.discord import channel as channel_module
 from channels.discord import gateway
-from channels.discord.login import DiscordSettings, Standing, log_in
+from channels.discord.login import Standing, log_in
+from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
