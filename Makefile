@@ -23,6 +23,23 @@ format: .venv/ready
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
+# Some minutes: a short run of each benchmark. What the long ones are, and what came out of them: docs/benchmarks.md.
+bench:
+	@$(MAKE) --no-print-directory bench-replies BENCH_REPLIES=1 BENCH_CONTENDER=parley
+	@echo "That was 1 reply. Long form: make bench-replies, more than an hour."
+	@$(MAKE) --no-print-directory bench-turns BENCH_DATABASE=sqlite
+	@echo "That was SQLite. Long form: make bench-turns, some minutes."
+	@$(MAKE) --no-print-directory bench-sessions LENGTHS=100
+	@echo "That was a short history. Long form: make bench-sessions, some minutes."
+	@$(MAKE) --no-print-directory bench-deltas STREAMS=20
+	@echo "That was 20 streams. Long form: make bench-deltas, 200 of them."
+	@$(MAKE) --no-print-directory bench-planner SIZE=20000
+	@echo "That was a short text. Long form: make bench-planner, 100,000 characters."
+	@$(MAKE) --no-print-directory soak TURNS=60
+	@echo "That were 60 messages. Long form: make soak, 10,000 of them in an hour."
+	@$(MAKE) --no-print-directory chaos ARGS="--cases 2"
+	@echo "That were 2 deaths on each database. Long form: make chaos, an hour or more."
+
 bench-sessions: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.sessions $(LENGTHS)
 
@@ -38,7 +55,7 @@ bench-deltas: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.deltas $(STREAMS)
 
 bench-planner: .venv/ready
-	@.venv/bin/python -m benchmarks.planner
+	@.venv/bin/python -m benchmarks.planner $(SIZE)
 
 # BENCH_SPEED, BENCH_REPLIES, BENCH_CHANNELS, BENCH_PLATFORM ... narrow it: see docs/benchmarks.md.
 bench-replies: .venv/ready

@@ -65,7 +65,7 @@ from tests.channels.catalogue import sentences
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 REFERENCE = DOCS / "reference"
 MANIFEST = json.loads((ROOT / "manifest.json").read_text())
 
@@ -312,6 +312,14 @@ def test_the_pages_of_errors_and_of_languages_have_all_that_the_bot_says() -> No
 @pytest.mark.parametrize("name", drawn.DRAWN)
 def test_the_drawn_pictures_are_those_of_the_code(name: str) -> None:
     assert (drawn.HERE / name).read_text() == drawn.DRAWN[name](), "python -m docs.pictures.drawn draws them anew"
+
+
+def test_the_figures_of_the_first_page_stand_in_the_benchmarks() -> None:
+    table = (ROOT / "README.md").read_text().partition("## Why this one")[2].partition("\n## ")[0]
+    figures = re.findall(r"\d[\d.]* m?s\b", table)
+    assert len(figures) >= 10
+    measured = (DOCS / "benchmarks.md").read_text()
+    assert [figure for figure in figures if not re.search(rf"\b{re.escape(figure.split()[0])}\b", measured)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)

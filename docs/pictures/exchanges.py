@@ -468,7 +468,7 @@ class _Stage:
 
     def _seen(self) -> list[str]:
         desk = self._desks.desk
-        home, seen = desk.home(), []
+        home, seen = desk.home(), list[str]()
         for message in desk.platform.messages(home, desk.speaker):
             seen += _written(message, "  ")
             if message.replies:
@@ -509,9 +509,9 @@ class _Stage:
                 read = [text for role, text in self._model.asked[-1].messages if role == "user"]
                 self._lines += ["what the model reads:", *(f"  {line}" for line in "\n".join(read).splitlines())]
             case "ada replies to that":
-                (said,) = self._discord.messages(self._scene.where)
+                (reply,) = self._discord.messages(self._scene.where)
                 await self._discord.say(
-                    "ada", self._scene.where, f"<@{self._discord.bot_id}> is that bad?", reply_to=said
+                    "ada", self._scene.where, f"<@{self._discord.bot_id}> is that bad?", reply_to=reply
                 )
                 self._lines += ["ada replies to that:  @parley is that bad?"]
             case "what is in the file":

@@ -29,7 +29,8 @@ def back_up(url: str, copy: Path, server: PostgresSandbox) -> None:
         with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
             database.execute(f"VACUUM INTO '{copy}'")
     else:
-        subprocess.run([server.programs / "pg_dump", "--format=custom", f"--file={copy}", url], check=True)
+        command: list[str | Path] = [server.programs / "pg_dump", "--format=custom", f"--file={copy}", url]
+        subprocess.run(command, check=True)
 
 
 def restore(url: str, copy: Path, server: PostgresSandbox) -> str:
@@ -37,7 +38,13 @@ def restore(url: str, copy: Path, server: PostgresSandbox) -> str:
     if url.startswith("sqlite"):
         return f"sqlite:///{copy}"
     there = server.create(f"restored_{uuid4().hex}")
-    command = [server.programs / "pg_restore", "--no-owner", "--exit-on-error", f"--dbname={there}", copy]
+    command: list[str | Path] = [
+        server.programs / "pg_restore",
+        "--no-owner",
+        "--exit-on-error",
+        f"--dbname={there}",
+        copy,
+    ]
     subprocess.run(command, check=True)
     return there
 
