@@ -6,16 +6,19 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bot import app, check, keeping, logs, operator, sandbox
+from bot import app, check, keeping, logs, operator, sandbox, tables
 from bot import manifest as manifests
 from bot import settings as configuration
 from bot import usage as usages
+from bot.interview import interview
+from bot.trials import Verdict
 from core.errors import ParleyError, SettingsError
 from core.spending import By
 from core.store.database import Database
@@ -67,10 +70,29 @@ def run_sandbox(
 @cli.command(name="check")
 def check_settings() -> None:
     """Try every setting for real and say what to do about what fails."""
-    findings = asyncio.run(check.check())
-    for finding in findings:
-        _say(str(finding))
-    raise typer.Exit(code=any(finding.verdict is check.Verdict.FAIL for finding in findings))
+    raise typer.Exit(code=not _checked())
+
+
+@cli.command()
+def init(
+    platform: Annotated[manifests.Platform | None, typer.Option(help="Where the bot is to be.")] = None,
+) -> None:
+    """Ask for what is needed, one thing at a time, try each answer at once, and keep it in .env."""
+    logs.configure("ERROR")
+    try:
+        interview(platform)
+        tables.heading("All of it, once more")
+        is_well = _checked()
+    except (EOFError, KeyboardInterrupt):
+        tables.say("", "Stopped. What was written stays; `parley init` goes on from there.")
+        raise typer.Exit(code=130) from None
+    how = (
+        "Next: `parley run`"
+        if is_well
+        else "Next: mend what begins with FAIL, here or with `parley init`, then `parley run`"
+    )
+    tables.say("", how)
+    raise typer.Exit(code=not is_well)
 
 
 @cli.command()
@@ -174,6 +196,20 @@ def _end_soon(code: int) -> None:
     timer = threading.Timer(THREADS_TIMEOUT, os._exit, [code])
     timer.daemon = True
     timer.start()
+
+
+def _checked() -> bool:
+    """Whether nothing fails; each finding is shown as soon as it is there."""
+
+    async def main() -> bool:
+        is_well = True
+        async with aclosing(check.check()) as findings:
+            async for finding in findings:
+                tables.verdict(finding.verdict.value, finding.line)
+                is_well &= finding.verdict is not Verdict.FAIL
+        return is_well
+
+    return asyncio.run(main())
 
 
 def _say(line: str) -> None:

@@ -3,7 +3,7 @@
 import json
 from enum import StrEnum
 
-from bot.settings import Settings
+from bot.settings.access import AccessPart
 from channels.discord import invite
 from channels.slack.manifest import manifest as slack_manifest
 from core.errors import SettingsError
@@ -19,7 +19,7 @@ class Platform(StrEnum):
     DISCORD = "discord"
 
 
-def manifest(platform: Platform, settings: Settings) -> str:
+def manifest(platform: Platform, settings: AccessPart) -> str:
     """What to paste, or to open, where an app is made or invited.
 
     Raises:

@@ -1,0 +1,92 @@
+"""Somebody who sits at a terminal, types, and reads what a program shows there."""
+
+import asyncio
+import fcntl
+import os
+import pty
+import re
+import struct
+import termios
+from types import TracebackType
+from typing import Self
+
+#: Columns and lines of the terminal.
+SIZE = (80, 24)
+
+_CONTROL = re.compile(r"\r\n|[\r\n]|\x1b\[\??(?P<count>\d*)(?P<what>[A-Za-z])|\x1b\[[\d;]*m")
+_STYLE = re.compile(r"\x1b\[[\d;]*m")
+
+
+class Typist:
+    """Use it as a context, within an event loop.
+
+    Attributes:
+        device: the terminal, for a program to be started at.
+    """
+
+    def __enter__(self) -> Self:
+        self._hand, self.program_end = pty.openpty()
+        self.device = os.ttyname(self.program_end)
+        fcntl.ioctl(self.program_end, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
+        self._said, self._read = b"", 0
+        self._news = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._hand, self._hear)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.get_running_loop().remove_reader(self._hand)
+        os.close(self._hand)
+        os.close(self.program_end)
+
+    async def sees(self, words: str, *, within: float = 30.0) -> None:
+        """Read on until `words` stand there.
+
+        Raises:
+            TimeoutError: they do not; tells what does.
+        """
+        try:
+            async with asyncio.timeout(within):
+                while (at := self.screen.find(words, self._read)) < 0:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise TimeoutError(f"{words!r} is not to be seen in\n{self.screen[self._read :]}") from None
+        self._read = at + len(words)
+
+    def types(self, line: str) -> None:
+        self.presses(f"{line}\n")
+
+    def presses(self, keys: str) -> None:
+        os.write(self._hand, keys.encode())
+
+    @property
+    def screen(self) -> str:
+        """All that stands on it by now, or has moved out of it at the top."""
+        return _STYLE.sub("", self.styled)
+
+    @property
+    def styled(self) -> str:
+        """The same, with its colours."""
+        lines, at, place = [""], 0, 0
+        text = self._said.decode(errors="replace")
+        for found in _CONTROL.finditer(text):
+            lines[at] += text[place : found.start()]
+            place = found.end()
+            match found[0], found["what"]:
+                case "\r\n" | "\n", _:
+                    at += 1
+                    lines += [""] * (at == len(lines))
+                case _, "A":
+                    at -= int(found["count"] or 1)
+                case _, "K":
+                    lines[at] = ""
+                case style, "m" | None if style != "\r":
+                    lines[at] += style
+        lines[at] += text[place:]
+        return "\n".join(lines)
+
+    def _hear(self) -> None:
+        self._said += os.read(self._hand, 65_536)
+        self._news.set()
