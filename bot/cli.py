@@ -86,12 +86,8 @@ def init(
     except (EOFError, KeyboardInterrupt):
         tables.say("", "Stopped. What was written stays; `parley init` goes on from there.")
         raise typer.Exit(code=130) from None
-    how = (
-        "Next: `parley run`"
-        if is_well
-        else "Next: mend what begins with FAIL, here or with `parley init`, then `parley run`"
-    )
-    tables.say("", how)
+    first = "" if is_well else "mend what begins with FAIL, in .env or by `parley init`, then "
+    tables.prose("", f"Next: {first}`make run`, or `parley run`.")
     raise typer.Exit(code=not is_well)
 
 
@@ -102,7 +98,7 @@ def migrate() -> None:
     async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
         database = Database(settings.database)
         try:
-            with held(database):
+            with held(database), tables.progress("migrating the database"):
                 applied = await apply_migrations(database)
         finally:
             await database.aclose()
@@ -127,7 +123,9 @@ def usage(
     """Print what the models have cost, by person, place, model or day."""
 
     async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
-        _say(await usages.usage(settings, by, since=since, until=until, as_json=as_json))
+        with tables.progress("counting"):
+            spent = await usages.usage(settings, by, since=since, until=until, as_json=as_json)
+        _say(spent)
 
     _run(work, configuration.load())
 
@@ -135,7 +133,9 @@ def usage(
 @cli.command()
 def warm() -> None:
     """Fetch what the bot must not fetch while it runs: the vocabulary that tokens are counted with."""
-    _say(f"tokens are counted with {fetch_vocabulary(configuration.load().vocabulary_dir)}")
+    with tables.progress("fetching the vocabulary"):
+        file = fetch_vocabulary(configuration.load().vocabulary_dir)
+    _say(f"tokens are counted with {file}")
 
 
 def main() -> None:

@@ -33,20 +33,20 @@ _KIND = re.compile(r"xox[a-z]-|xapp-|sk-ant-|sk-|AIza")
 _LONG, _SHOWN = 20, 4
 
 _WELCOME = """\
-This writes {file}, one setting after the other. Each answer is tried at once and kept when it is good.
+This writes .env in this folder, one setting after the other. Each answer is tried at once and kept when it is good.
 What is secret is not shown while you type or paste it. What stands in [brackets] is kept by Enter; `skip` goes on \
 without an answer. Ctrl-C stops: what is written stays, and `parley init` goes on from there."""
 
 _SLACK = (
-    f'Open {SLACK_APPS}, choose "Create New App", "From a manifest" and your workspace, and paste the manifest that '
+    f'1. Open {SLACK_APPS}, choose "Create New App", "From a manifest" and your workspace, and paste the manifest that '
     "stands above.",
-    'Then "Install App", "Install to Workspace".',
+    '2. Choose "Install App", "Install to Workspace".',
 )
 
 _DISCORD = (
-    f'Open {DISCORD_APPS}, choose "New Application", give it a name, and "Create".',
-    'Then "Bot", "Privileged Gateway Intents": switch on "Message Content Intent", and save. Without it, the bot has '
-    "to be mentioned each time, in threads too.",
+    f'1. Open {DISCORD_APPS}, choose "New Application", give it a name, and "Create".',
+    '2. Choose "Bot", switch on "Message Content Intent" under "Privileged Gateway Intents", and save. Without it, the '
+    "bot has to be mentioned each time, in threads too.",
 )
 
 
@@ -84,7 +84,7 @@ class _Interview:
         self._runner = runner
 
     def hold(self, platform: Platform | None) -> None:
-        tables.prose(_WELCOME.format(file=self._file.path.resolve()))
+        tables.prose(_WELCOME, "")
         for each in (platform,) if platform else self._platforms():
             tables.heading(each.value.capitalize())
             (self._slack if each is Platform.SLACK else self._discord)()
@@ -96,34 +96,35 @@ class _Interview:
     def _platforms(self) -> Sequence[Platform]:
         every = {**{each.value: (each,) for each in Platform}, "both": tuple(Platform)}
         while True:
-            tables.say("")
             said = _read("Where is the bot to be: slack, discord or both? [both] ").lower() or "both"
             if said in every:
+                tables.say("")
                 return every[said]
             tables.verdict(Verdict.FAIL.value, f"Write {', '.join(every)}, or Enter.")
 
     def _slack(self) -> None:
         if self._stands("SLACK_CLIENT_ID"):
-            tables.prose("SLACK_CLIENT_ID is set: the bot serves several workspaces, which install it themselves.")
+            tables.prose("SLACK_CLIENT_ID is set: the bot serves several workspaces, which install it themselves.", "")
             return
         by_http = self._stands("SLACK_MODE") == "http"
         if not self._stands("SLACK_BOT_TOKEN"):
             tables.say(questions.manifest(), "")
-            tables.prose(*_SLACK)
+            tables.prose(*_SLACK, "")
         for question in questions.slack(by_http=by_http):
             if self._ask(question) is _Outcome.LEFT_OUT:
                 return
 
     def _discord(self) -> None:
         if not self._stands("DISCORD_BOT_TOKEN"):
-            tables.prose(*_DISCORD)
+            tables.prose(*_DISCORD, "")
         if self._ask(questions.discord()) is _Outcome.GOOD:
-            tables.prose("The link that invites it to a server:")
-            tables.say(questions.invitation(self._stands("DISCORD_BOT_TOKEN")))
+            tables.prose(
+                "The link that invites it to a server:", questions.invitation(self._stands("DISCORD_BOT_TOKEN")), ""
+            )
 
     def _model(self) -> None:
         if self._stands("AGENT") or Settings.model_fields["agents_file"].default.exists():
-            tables.prose("You have brought an agent: it names its models, which are tried at the end.")
+            tables.prose("You have brought an agent: it names its models, which are tried at the end.", "")
             return
         while True:
             question = questions.model()
@@ -135,8 +136,13 @@ class _Interview:
 
     def _ask(self, question: Question) -> _Outcome:
         """Ask until there is a good answer, and have it written."""
+        try:
+            return self._answered(question)
+        finally:
+            tables.say("")
+
+    def _answered(self, question: Question) -> _Outcome:
         name, answer = question.name, self._stands(question.name)
-        tables.say("")
         if os.environ.get(name):
             tables.prose(f"{name} is set in the environment, which goes before {self._file.path}.")
             return self._outcome(question, self._tried(question, answer))
@@ -149,17 +155,15 @@ class _Interview:
             if typed == _SKIP:
                 return _Outcome.GOOD if is_kept else _Outcome.LEFT_OUT
             if typed == _KEEP and may_keep:
-                self._keep(question, answer)
+                self._keep(question, answer, is_told=True)
                 return _Outcome.GOOD
             answer = typed or answer
-            if not (answer or question.is_needed):
-                return _Outcome.GOOD
             findings = self._tried(question, answer)
             outcome = self._outcome(question, findings)
             if outcome is _Outcome.ELSEWHERE:
                 return outcome
             if is_kept := outcome is _Outcome.GOOD:
-                self._keep(question, answer)
+                self._keep(question, answer, is_told=not findings)
                 if not any(finding.verdict is Verdict.NOTE for finding in findings):
                     return outcome
                 prompt = f"Enter looks again, `{_SKIP}` goes on: "
@@ -170,7 +174,7 @@ class _Interview:
 
     def _tried(self, question: Question, answer: str) -> list[Finding]:
         """What trying an answer shows; who sits there is shown it as well."""
-        if not answer:
+        if question.is_needed and not answer:
             findings = [Finding(Verdict.FAIL, f"{question.name}: nothing was typed")]
         elif not answer.isascii() or not answer.isprintable() or " " in answer:
             findings = [Finding(Verdict.FAIL, f"{question.name}: there is something in it that is no part of one")]
@@ -189,9 +193,11 @@ class _Interview:
             return _Outcome.ELSEWHERE
         return _Outcome.LEFT_OUT if wrong else _Outcome.GOOD
 
-    def _keep(self, question: Question, answer: str) -> None:
-        if answer != (self._stands(question.name) or question.default):
-            self._file.put(question.name, answer)
+    def _keep(self, question: Question, answer: str, *, is_told: bool) -> None:
+        if answer == (self._stands(question.name) or question.default):
+            return
+        self._file.put(question.name, answer)
+        if is_told:
             tables.verdict(Verdict.OK.value, f"{question.name} is written")
 
     def _stands(self, name: str) -> str:

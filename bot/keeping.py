@@ -1,7 +1,6 @@
 """The commands of what is kept: a conversation to take along, and what is to be deleted."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from bot import logs
+from bot import logs, tables
 from bot import settings as configuration
 from core import exported
 from core.errors import SettingsError, StoreError
@@ -41,16 +40,18 @@ def export(
     """Print what is stored of a conversation."""
 
     async def work(database: Database, settings: configuration.Settings) -> None:
-        await Spending(database, Prices(settings.prices_file)).count()  # so that it is told with each turn
-        async with aclosing(pieces(database, session, form.value)) as told:
-            is_empty = True
-            async for piece in told:
-                is_empty = False
-                await asyncio.to_thread(sys.stdout.write, piece)
+        is_empty = True
+        with tables.progress("reading it"):
+            await Spending(database, Prices(settings.prices_file)).count()  # so that it is told with each turn
+            async with aclosing(pieces(database, session, form.value)) as told:
+                async for piece in told:
+                    is_empty = False
+                    await asyncio.to_thread(tables.write, piece)
         if is_empty:
             raise StoreError(f"nothing is stored of a conversation {session}")
         if files is not None:
-            count = await _write_files(database, session, files)
+            with tables.progress("writing its files"):
+                count = await _write_files(database, session, files)
             typer.echo(f"{count} files are in {files}", err=True)
 
     _run(work)
@@ -72,7 +73,8 @@ def forget(
 
     async def work(database: Database, settings: configuration.Settings) -> None:
         forgetting = Forgetting(database, Prices(settings.prices_file))
-        survey = await forgetting.survey(wish)
+        with tables.progress("looking for it"):
+            survey = await forgetting.survey(wish)
         for each in survey.whole:
             typer.echo(f"all of   {each}")
         for each in survey.parts:
@@ -80,8 +82,9 @@ def forget(
         typer.echo(f"{survey.messages} messages and {survey.files} files are in these {_count(survey)} conversations")
         if dry_run or not (yes or await asyncio.to_thread(typer.confirm, "Delete it for good?")):
             return
-        await forgetting.forget(wish)
-        await wipe(database)
+        with tables.progress("deleting"):
+            await forgetting.forget(wish)
+            await wipe(database)
         typer.echo("deleted")
 
     _run(work)

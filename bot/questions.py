@@ -41,7 +41,7 @@ class Question:
         tries: tries an answer for real.
         what: what is shown to be going on meanwhile.
         default: the answer that is meant if none is given; it is not written.
-        is_needed: whether there has to be an answer.
+        is_needed: whether there has to be an answer; if not, it is tried as well that there is none.
         blames: the setting that was asked for before, if an answer may show that it is the wrong one.
     """
 
@@ -59,22 +59,22 @@ def slack(*, by_http: bool) -> Iterator[Question]:
     """What Slack takes, by sockets or by requests."""
     yield Question(
         "SLACK_BOT_TOKEN",
-        "Of your app's page: OAuth & Permissions, Bot User OAuth Token. It begins with xoxb-.",
+        "On your app's page, under OAuth & Permissions: the Bot User OAuth Token. It begins with xoxb-.",
         _slack_bot,
         "asking Slack",
     )
     if by_http:
         yield Question(
             "SLACK_SIGNING_SECRET",
-            "Of your app's page: Basic Information, App Credentials, Signing Secret. It shows itself to be the right "
-            "one when Slack calls for the first time.",
+            "On your app's page, under Basic Information, App Credentials: the Signing Secret. Whether it is the right "
+            "one is seen when Slack calls for the first time.",
             _slack_secret,
             "looking at it",
         )
     else:
         yield Question(
             "SLACK_APP_TOKEN",
-            "Of your app's page: Basic Information, App-Level Tokens, Generate Token and Scopes, with the scope "
+            "On your app's page, under Basic Information, App-Level Tokens: Generate Token and Scopes, with the scope "
             "connections:write. It begins with xapp-.",
             _slack_app,
             "asking Slack",
@@ -84,7 +84,7 @@ def slack(*, by_http: bool) -> Iterator[Question]:
 def discord() -> Question:
     return Question(
         "DISCORD_BOT_TOKEN",
-        "Of your app's page: Bot, Reset Token. It is shown once.",
+        "On your app's page, under Bot: Reset Token. It is shown once.",
         _discord,
         "asking Discord",
     )
@@ -174,7 +174,8 @@ async def _slack_bot(token: str) -> list[Finding]:
 
 
 async def _slack_app(token: str) -> list[Finding]:
-    return await trials.slack(_slack(slack_app_token=token))
+    await trials.slack(_slack(slack_app_token=token))
+    return trials.good("Slack: the app may open sockets")
 
 
 async def _slack_secret(secret: str) -> list[Finding]:
@@ -209,7 +210,7 @@ async def _model(name: str) -> list[Finding]:
 
 
 async def _base_url(url: str) -> list[Finding]:
-    _agent(openai_base_url=url)
+    _agent(openai_base_url=url or None)
     return []
 
 
@@ -219,6 +220,8 @@ def _agent(**given: Any) -> AgentPart:
 
 
 async def _database(url: str) -> list[Finding]:
+    if not url:
+        return []
     try:
         return await trials.database(with_driver(url))
     except ValueError as error:

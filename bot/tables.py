@@ -14,6 +14,8 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -52,13 +54,13 @@ def say(*lines: str) -> None:
 
 def heading(text: str) -> None:
     """Print what a new part is about."""
-    _console().print("", Text(plain(text), style="bold"), sep="\n")
+    _console().print(Text(plain(text), style="bold"))
 
 
 def prose(*paragraphs: str) -> None:
     """Print text, on a terminal broken between words; an address never is."""
     for paragraph in paragraphs:
-        for line in paragraph.splitlines():
+        for line in paragraph.splitlines() or [""]:
             _lay(Text(plain(line)))
 
 
@@ -139,8 +141,10 @@ class Progress:
 
     def __init__(self, what: str) -> None:
         console = Console(stderr=True)
-        self._status = console.status(f"{what} …")
-        self._timer = Timer(PATIENCE, self._status.start)
+        spinner = Spinner("dots", f"{what} …")
+        # neither stream is taken over: what is printed meanwhile may be meant for a file
+        self._live = Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+        self._timer = Timer(PATIENCE, self._live.start)
         self._timer.daemon = True
         if console.is_terminal:
             self._timer.start()
@@ -149,7 +153,7 @@ class Progress:
         self._timer.cancel()
         if self._timer.is_alive():
             self._timer.join()  # or what it has begun to show would stay
-        self._status.stop()
+        self._live.stop()
 
 
 _going = ContextVar[Progress | None]("progress", default=None)

@@ -13,8 +13,8 @@ from typing import Self
 #: Columns and lines of the terminal.
 SIZE = (80, 24)
 
-_CONTROL = re.compile(r"\r\n|[\r\n]|\x1b\[\??(?P<count>\d*)(?P<what>[A-Za-z])|\x1b\[[\d;]*m")
-_STYLE = re.compile(r"\x1b\[[\d;]*m")
+#: What moves the cursor, takes a line away, or changes how it looks.
+_CONTROL = re.compile(r"\r\n|[\r\n]|\x1b\[\??(?P<count>[\d;]*)(?P<what>[A-Za-z])")
 
 
 class Typist:
@@ -55,6 +55,11 @@ class Typist:
             raise TimeoutError(f"{words!r} is not to be seen in\n{self.screen[self._read :]}") from None
         self._read = at + len(words)
 
+    async def answers(self, prompt: str, line: str) -> None:
+        """Wait for a prompt, and type a line."""
+        await self.sees(prompt)
+        self.types(line)
+
     def types(self, line: str) -> None:
         self.presses(f"{line}\n")
 
@@ -64,26 +69,18 @@ class Typist:
     @property
     def screen(self) -> str:
         """All that stands on it by now, or has moved out of it at the top."""
-        return _STYLE.sub("", self.styled)
-
-    @property
-    def styled(self) -> str:
-        """The same, with its colours."""
         lines, at, place = [""], 0, 0
         text = self._said.decode(errors="replace")
         for found in _CONTROL.finditer(text):
             lines[at] += text[place : found.start()]
             place = found.end()
-            match found[0], found["what"]:
-                case "\r\n" | "\n", _:
-                    at += 1
-                    lines += [""] * (at == len(lines))
-                case _, "A":
-                    at -= int(found["count"] or 1)
-                case _, "K":
-                    lines[at] = ""
-                case style, "m" | None if style != "\r":
-                    lines[at] += style
+            if "\n" in found[0]:
+                at += 1
+                lines += [""] * (at == len(lines))
+            elif found["what"] == "A":
+                at -= int(found["count"] or 1)
+            elif found["what"] == "K":
+                lines[at] = ""
         lines[at] += text[place:]
         return "\n".join(lines)
 
