@@ -1,6 +1,7 @@
 """`check`: tries every setting for real."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from google.adk.apps import App
@@ -36,6 +37,16 @@ async def check() -> AsyncGenerator[Finding, None]:
             yield finding
     if settings.slack is None and settings.discord is None:
         yield Finding(Verdict.NOTE, f"{configuration.NO_TOKENS}: `run` starts the sandbox")
+
+
+async def shown() -> bool:
+    """Show each finding as soon as it is there; whether nothing fails."""
+    is_well = True
+    async with aclosing(check()) as findings:
+        async for finding in findings:
+            tables.verdict(finding.verdict.value, finding.line)
+            is_well &= finding.verdict is not Verdict.FAIL
+    return is_well
 
 
 async def _slack(settings: Settings) -> list[Finding]:

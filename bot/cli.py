@@ -1,30 +1,39 @@
 """The command line: `python -m bot COMMAND`, or `parley COMMAND`."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot import app, check, keeping, logs, operator, sandbox, tables
 from bot import manifest as manifests
-from bot import settings as configuration
-from bot import usage as usages
-from bot.interview import interview
-from bot.trials import Verdict
+from bot import sandbox
+from bot.commands import commands
 from core.errors import ParleyError, SettingsError
-from core.spending import By
-from core.store.database import Database
-from core.store.lock import held
-from core.store.migrate import migrate as apply_migrations
-from core.tokens import warm as fetch_vocabulary
+from core.late import Late
+from core.sums import By
+
+if TYPE_CHECKING:
+    from bot import app, check, interview, logs, tables
+    from bot import settings as configuration
+    from bot import usage as usages
+    from core import tokens
+    from core.store import database as databases
+    from core.store import lock
+    from core.store import migrate as migrations
+else:  # each by the commands alone that need it
+    app, check, logs = Late("bot.app"), Late("bot.check"), Late("bot.logs")
+    interview, tables = Late("bot.interview"), Late("bot.tables")
+    configuration, usages, tokens = Late("bot.settings"), Late("bot.usage"), Late("core.tokens")
+    databases, lock, migrations = Late("core.store.database"), Late("core.store.lock"), Late("core.store.migrate")
 
 cli = typer.Typer(
     help="Any Google ADK agent becomes a teammate in Slack and Discord.",
@@ -33,13 +42,13 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-cli.add_typer(keeping.app)
-cli.add_typer(operator.commands)
+cli.add_typer(commands)
 
 #: Seconds that the threads of tools have to return when all else has ended.
 THREADS_TIMEOUT = 3.0
 
-Work = Callable[[configuration.Settings, asyncio.Event], Awaitable[None]]
+if TYPE_CHECKING:
+    Work = Callable[[configuration.Settings, asyncio.Event], Awaitable[None]]
 
 
 @cli.command()
@@ -70,7 +79,7 @@ def run_sandbox(
 @cli.command(name="check")
 def check_settings() -> None:
     """Try every setting for real and say what to do about what fails."""
-    raise typer.Exit(code=not _checked())
+    raise typer.Exit(code=not asyncio.run(check.shown()))
 
 
 @cli.command()
@@ -80,9 +89,9 @@ def init(
     """Ask for what is needed, one thing at a time, try each answer at once, and keep it in .env."""
     logs.configure("ERROR")
     try:
-        interview(platform)
+        interview.interview(platform)
         tables.heading("All of it, once more")
-        is_well = _checked()
+        is_well = asyncio.run(check.shown())
     except (EOFError, KeyboardInterrupt):
         tables.say("", "Stopped. What was written stays; `parley init` goes on from there.")
         raise typer.Exit(code=130) from None
@@ -96,10 +105,10 @@ def migrate() -> None:
     """Bring the database to the schema that this version works with."""
 
     async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
-        database = Database(settings.database)
+        database = databases.Database(settings.database)
         try:
-            with held(database), tables.progress("migrating the database"):
-                applied = await apply_migrations(database)
+            with lock.held(database), tables.progress("migrating the database"):
+                applied = await migrations.migrate(database)
         finally:
             await database.aclose()
         _say(f"applied {', '.join(applied)}" if applied else "nothing to do")
@@ -134,7 +143,7 @@ def usage(
 def warm() -> None:
     """Fetch what the bot must not fetch while it runs: the vocabulary that tokens are counted with."""
     with tables.progress("fetching the vocabulary"):
-        file = fetch_vocabulary(configuration.load().vocabulary_dir)
+        file = tokens.warm(configuration.load().vocabulary_dir)
     _say(f"tokens are counted with {file}")
 
 
@@ -196,20 +205,6 @@ def _end_soon(code: int) -> None:
     timer = threading.Timer(THREADS_TIMEOUT, os._exit, [code])
     timer.daemon = True
     timer.start()
-
-
-def _checked() -> bool:
-    """Whether nothing fails; each finding is shown as soon as it is there."""
-
-    async def main() -> bool:
-        is_well = True
-        async with aclosing(check.check()) as findings:
-            async for finding in findings:
-                tables.verdict(finding.verdict.value, finding.line)
-                is_well &= finding.verdict is not Verdict.FAIL
-        return is_well
-
-    return asyncio.run(main())
 
 
 def _say(line: str) -> None:

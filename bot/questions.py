@@ -17,7 +17,7 @@ from bot.settings.slack import SlackPart
 from bot.settings.values import told, with_driver
 from bot.trials import Finding
 from channels.discord import invite
-from channels.slack.login import SlackSettings
+from channels.slack.settings import SlackSettings
 from core.errors import ProviderError, SettingsError, UnknownModelError
 from core.models.catalog import make_provider
 

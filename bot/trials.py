@@ -7,9 +7,9 @@ from enum import Enum
 from sqlalchemy.engine import make_url
 
 from channels.discord import login as discord_login
-from channels.discord.login import DiscordSettings
+from channels.discord.settings import DiscordSettings
 from channels.slack import login as slack_login
-from channels.slack.login import SlackSettings
+from channels.slack.settings import SlackSettings
 from core.errors import ParleyError, SettingsError, StoreError
 from core.models.catalog import probe
 from core.models.provider import Provider
