@@ -91,7 +91,7 @@ class _Interview:
         tables.heading("The model")
         self._model()
         tables.heading("The database")
-        self._ask(questions.database(str(Settings.model_fields["data_dir"].default / "parley.db")))
+        self._ask(questions.database(str(Path(self._stands("DATA_DIR") or _default("data_dir")) / "parley.db")))
 
     def _platforms(self) -> Sequence[Platform]:
         every = {**{each.value: (each,) for each in Platform}, "both": tuple(Platform)}
@@ -123,7 +123,7 @@ class _Interview:
             )
 
     def _model(self) -> None:
-        if self._stands("AGENT") or Settings.model_fields["agents_file"].default.exists():
+        if self._stands("AGENT") or Path(self._stands("AGENTS_FILE") or _default("agents_file")).exists():
             tables.prose("You have brought an agent: it names its models, which are tried at the end.", "")
             return
         while True:
@@ -202,6 +202,11 @@ class _Interview:
 
     def _stands(self, name: str) -> str:
         return os.environ.get(name) or self._file.values.get(name, "")
+
+
+def _default(name: str) -> Path:
+    """Where something is unless a setting says otherwise."""
+    return Path(Settings.model_fields[name].default)
 
 
 def _read(prompt: str, *, is_secret: bool = False) -> str:

@@ -114,8 +114,8 @@ def invitation(token: str) -> str:
 def model() -> Question:
     return Question(
         "MODEL",
-        "gemini-NAME, openai/NAME (or any server that speaks OpenAI's API), anthropic/NAME, or local/smollm2-135m, "
-        "which needs no key, is tiny, and often wrong.",
+        "Which one answers: gemini-NAME, openai/NAME (or what any server has that speaks OpenAI's API), "
+        "anthropic/NAME, or local/smollm2-135m, which needs no key, is tiny, and often wrong.",
         _model,
         "looking for it",
         default=DEFAULT_MODEL,
@@ -152,7 +152,7 @@ def access(model: str) -> Iterator[Question]:
         finally:
             await provider.aclose()
 
-    where = f"From {page}{', or what your server takes; Enter for none' if own else ''}."
+    where = "What your server takes; Enter for none." if own else f"A key is made at {page}."
     yield Question(name, where, tries, f"asking {model}", is_needed=not own, blames="MODEL")
 
 

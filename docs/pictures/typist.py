@@ -7,6 +7,7 @@ import pty
 import re
 import struct
 import termios
+from itertools import takewhile
 from types import TracebackType
 from typing import Self
 
@@ -28,7 +29,7 @@ class Typist:
         self._hand, self.program_end = pty.openpty()
         self.device = os.ttyname(self.program_end)
         fcntl.ioctl(self.program_end, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
-        self._said, self._read = b"", 0
+        self._said, self._read = b"", ""
         self._news = asyncio.Event()
         asyncio.get_running_loop().add_reader(self._hand, self._hear)
         return self
@@ -48,12 +49,13 @@ class Typist:
         """
         try:
             async with asyncio.timeout(within):
-                while (at := self.screen.find(words, self._read)) < 0:
+                while words not in self._unread():
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            raise TimeoutError(f"{words!r} is not to be seen in\n{self.screen[self._read :]}") from None
-        self._read = at + len(words)
+            raise TimeoutError(f"{words!r} is not to be seen in\n{self._unread()}") from None
+        unread = self._unread()
+        self._read = self.screen.removesuffix(unread[unread.index(words) + len(words) :])
 
     async def answers(self, prompt: str, line: str) -> None:
         """Wait for a prompt, and type a line."""
@@ -83,6 +85,11 @@ class Typist:
                 lines[at] = ""
         lines[at] += text[place:]
         return "\n".join(lines)
+
+    def _unread(self) -> str:
+        """What stands below what was read; some of that may be gone."""
+        pairs = zip(self.screen, self._read, strict=False)
+        return self.screen[sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) :]
 
     def _hear(self) -> None:
         self._said += os.read(self._hand, 65_536)

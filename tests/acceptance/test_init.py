@@ -18,8 +18,8 @@ from tests.acceptance.conftest import With
 from tests.disks import close, filled
 from tests.zygote import Life, Zygote
 
-#: What one presses to have a program stop.
-CTRL_C = "\x03"
+#: What one presses to have a program stop, and to say no more.
+CTRL_C, CTRL_D = "\x03", "\x04"
 
 #: Somebody else's settings, in a file that others may read.
 THEIRS = """\
@@ -161,6 +161,33 @@ async def test_what_the_environment_says_is_tried_and_not_asked_for(
         assert await seat.ends() == 1
         assert "asking Slack …" not in seat.screen
     assert not (tmp_path / ".env").exists()
+
+
+async def test_where_slack_calls_by_http_its_secret_is_asked_for_and_whoever_stops_amid_a_trial_has_changed_nothing(
+    zygote: Zygote, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("SLACK_MODE=http\n")
+    slack.faults.delay("auth.test", 30.0)
+    async with seated(zygote, tmp_path, "init --platform slack", settings) as seat:
+        await seat.sees("https://your-bot.example.com/slack/events")
+        await seat.answers("SLACK_BOT_TOKEN: ", slack.bot_token)
+        await seat.sees("asking Slack …")
+        seat.presses(CTRL_C)
+        await seat.sees("Stopped. What was written stays")
+        assert await seat.ends() == 130
+    assert (tmp_path / ".env").read_text() == "SLACK_MODE=http\n"
+    slack.faults.clear()
+    async with seated(zygote, tmp_path, "init --platform slack", settings) as seat:
+        await seat.answers("SLACK_BOT_TOKEN: ", slack.bot_token)
+        await seat.answers("SLACK_SIGNING_SECRET: ", "")
+        await seat.sees("FAIL SLACK_SIGNING_SECRET: nothing was typed")
+        await seat.answers("goes on without: ", slack.signing_secret)
+        await seat.sees("ok   SLACK_SIGNING_SECRET is written")
+        await seat.sees("MODEL [gemini-3.5-flash]: ")
+        seat.presses(CTRL_D)
+        assert await seat.ends() == 130
+    written = f"SLACK_BOT_TOKEN={slack.bot_token}\nSLACK_SIGNING_SECRET={slack.signing_secret}\n"
+    assert (tmp_path / ".env").read_text() == f"SLACK_MODE=http\n{written}"
 
 
 async def test_where_nothing_can_be_written_or_asked_that_is_said_in_one_line(
