@@ -14,20 +14,20 @@ from bot import logs, tables
 from bot import settings as configuration
 from core import exported
 from core.errors import SettingsError, StoreError
-from core.export import pieces, runs
+from core.export import pieces
 from core.forgetting import Forgetting, Survey, Wish, wipe
 from core.prices import Prices
-from core.spending import Spending
 from core.store.database import Database
 from core.store.migrate import pending, verify
+from core.transcript import runs
 
 
 def export(session: str, files: Path | None, *, as_json: bool) -> None:
     """Print what is stored of a conversation."""
 
     async def work(database: Database, settings: configuration.Settings) -> None:
-        await Spending(database, Prices(settings.prices_file)).count()  # so that it is told with each turn
-        async with aclosing(pieces(database, session, "json" if as_json else "md")) as told:
+        form, prices = "json" if as_json else "md", Prices(settings.prices_file)
+        async with aclosing(pieces(database, session, form, prices)) as told:
             is_empty = True
             async for piece in told:
                 is_empty = False

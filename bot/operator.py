@@ -183,7 +183,8 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
     """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        account = await _account(_ledger(database, settings), turn)
+        ledger = _ledger(database, settings)
+        account = await _account(ledger, turn)
         inbox, _ = await _hands(database, settings, account)
         asked = await inbox.again(account.id, author=None, kind="retry")
         if isinstance(asked, Refused):
@@ -191,7 +192,7 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
                 raise ParleyError(f"turn {account.id} is {account.state}: only what failed is tried again")
             newer = f": `parley why {account.again[-1]}`" if account.again else ""
             raise ParleyError(f"turn {account.id} was tried again before, or its conversation was started over{newer}")
-        done = await _waited(database, _ledger(database, settings), account, wait, is_done=lambda now: bool(now.again))
+        done = await _waited(database, ledger, account, wait, is_done=lambda now: bool(now.again))
         return _tell(done, "is being tried again", as_json=as_json)
 
     _run(work, "trying again")
@@ -201,11 +202,11 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     """Have a turn ended that has not ended, as the button does: what was said so far stays."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        account = await _account(_ledger(database, settings), turn)
+        ledger = _ledger(database, settings)
+        account = await _account(ledger, turn)
         _, conversations = await _hands(database, settings, account)
         if await conversations.stop_turn(account.id, None) is not Stopped.DONE:
             raise ParleyError(f"turn {account.id} is {account.state}: there is nothing to end")
-        ledger = _ledger(database, settings)
         done = await _waited(database, ledger, account, wait, is_done=lambda now: now.state in ENDED)
         return _tell(done, "is ended", as_json=as_json)
 
