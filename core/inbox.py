@@ -285,12 +285,6 @@ class Inbox:
             self._worker.cancel(turn_id, reason)
         self._worker.wake()
 
-    async def knows(self, event_key: str) -> bool:
-        """Whether a message has been accepted, or noted."""
-        query = sa.select(inbox.c.id).where(inbox.c.event_key == event_key)
-        async with self._database.read() as connection:
-            return (await connection.execute(query)).first() is not None
-
     async def is_session(self, session_id: str) -> bool:
         """Whether the bot already speaks in this session."""
         query = sa.select(sessions.c.id).where(sessions.c.id == session_id)
