@@ -7,6 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import typer
 
@@ -26,8 +27,8 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
     """Print what is stored of a conversation."""
 
     async def work(database: Database, settings: configuration.Settings) -> None:
-        form, prices = "json" if as_json else "md", Prices(settings.prices_file)
-        async with aclosing(pieces(database, session, form, prices)) as told:
+        form: Literal["md", "json"] = "json" if as_json else "md"
+        async with aclosing(pieces(database, session, form, Prices(settings.prices_file))) as told:
             is_empty = True
             async for piece in told:
                 is_empty = False
