@@ -115,8 +115,8 @@ async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict
     words.prefer(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database, connections=settings.database_connections)
-        stack.push_async_callback(database.aclose)
         stack.enter_context(held(database))
+        stack.push_async_callback(database.aclose)
         await prepare(database)
         choice = make_choice(settings)
         stack.push_async_callback(choice.aclose)
