@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from channels import astray, words
-from channels.slack.streams import Streaming
+from channels.slack.settings import Streaming
 from core import worker
 from core.errors import StoreError
 from core.inbound import Inbound

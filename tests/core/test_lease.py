@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -11,9 +10,7 @@ from core.errors import TurnLostError
 from core.inbox import Inbox
 from core.leadership import Leadership
 from core.lease import Lease
-from core.sessions.service import SessionService
 from core.store.schema import workers
-from core.tokens import TokenCounter
 from core.turns import Turns
 from core.worker import Worker
 from tests.core.conftest import Faulty, never
@@ -107,11 +104,9 @@ async def test_who_was_held_up_himself_takes_nobody_for_dead_before_all_could_co
     await asyncio.wait(keeping)
 
 
-async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_lease_again(
-    shared: Faulty, tmp_path: Path
-) -> None:
+async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_lease_again(shared: Faulty) -> None:
     slow, other = [Turns(shared, await taken(shared, seconds=seconds)) for seconds in (SECONDS, 30)]
-    inbox = Inbox(shared, SessionService(shared, TokenCounter(tmp_path)), slow, Worker(slow, never), app="app")
+    inbox = Inbox(shared, slow, Worker(slow, never), app="app")
     await inbox.accept(inbound())
     (turn,) = await slow.claim(1)
     await slow.hold(turn)
