@@ -5,9 +5,8 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Literal
 
 import typer
 
@@ -15,34 +14,19 @@ from bot import logs
 from bot import settings as configuration
 from core import exported
 from core.errors import SettingsError, StoreError
-from core.export import pieces, runs
+from core.export import pieces
 from core.forgetting import Forgetting, Survey, Wish, wipe
 from core.prices import Prices
-from core.spending import Spending
 from core.store.database import Database
 from core.store.migrate import pending, verify
-
-app = typer.Typer()
-
-
-class Form(StrEnum):
-    """How a conversation is written."""
-
-    MD = "md"
-    JSON = "json"
+from core.transcript import runs
 
 
-@app.command()
-def export(
-    session: Annotated[str, typer.Argument(help="The conversation's id.")],
-    form: Annotated[Form, typer.Option("--format", help="For people, or for programs.")] = Form.MD,
-    files: Annotated[Path | None, typer.Option(help="A folder that its files are written into.")] = None,
-) -> None:
+def export(session: str, form: Literal["md", "json"], files: Path | None) -> None:
     """Print what is stored of a conversation."""
 
     async def work(database: Database, settings: configuration.Settings) -> None:
-        await Spending(database, Prices(settings.prices_file)).count()  # so that it is told with each turn
-        async with aclosing(pieces(database, session, form.value)) as told:
+        async with aclosing(pieces(database, session, form, Prices(settings.prices_file))) as told:
             is_empty = True
             async for piece in told:
                 is_empty = False
@@ -56,14 +40,7 @@ def export(
     _run(work)
 
 
-@app.command()
-def forget(
-    user: Annotated[str, typer.Option(help="What this person has said, by the platform's id.")] = "",
-    session: Annotated[str, typer.Option(help="A conversation, by its id.")] = "",
-    before: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="What is older (UTC).")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would take.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> None:
+def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, yes: bool) -> None:
     """Delete what is stored of a person, of a conversation, or from before a day."""
     if [bool(user), bool(session), before is not None].count(True) != 1:
         raise SettingsError("forget: say one of --user ID, --session ID and --before DATE")

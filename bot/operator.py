@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated
 
 import typer
 
@@ -27,24 +26,15 @@ from core.lease import Lease
 from core.ledger import Account, Ledger
 from core.overview import TurnSeen, overview, sessions_seen, turns_seen
 from core.prices import Prices, exact
-from core.sessions.service import SessionService
 from core.spending import Spending
 from core.states import ENDED, State
 from core.stopping import Stopped
 from core.store.database import Database
 from core.store.lock import holder
 from core.store.migrate import pending
-from core.tokens import TokenCounter
 from core.turn import Turn
 from core.turns import Turns
 from core.worker import Worker
-
-commands = typer.Typer()
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Limit = Annotated[int, typer.Option(min=1, help="No more than so many, the newest.")]
-Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait until a worker has done it.")]
-Id = Annotated[str, typer.Argument(metavar="ID", help="A turn: its id, or how it begins.")]
 
 #: What an id of a turn consists of.
 _ID = re.compile(r"[0-9a-f]{1,10}")
@@ -61,8 +51,7 @@ class UnknownIdError(ParleyError):
     """There is no such turn, or there are several."""
 
 
-@commands.command()
-def status(as_json: Json = False) -> None:
+def status(*, as_json: bool) -> None:
     """Show the workers, what runs and waits, and what is slow, stuck, deaf, failing or near a cap: exit code 1."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -106,15 +95,14 @@ def status(as_json: Json = False) -> None:
     _run(work, "reading")
 
 
-@commands.command(name="turns")
 def list_turns(
     *,
-    state: Annotated[State | None, typer.Option(help="Those that are at this.")] = None,
-    session: Annotated[str | None, typer.Option(help="How the id of the session begins.")] = None,
-    person: Annotated[str | None, typer.Option(help="The platform's id of who has asked.")] = None,
-    since: Annotated[str | None, typer.Option(help="2h, 30m, 7d, or a date: 2026-11-22, 2026-11-22T10:00.")] = None,
-    limit: Limit = 20,
-    as_json: Json = False,
+    state: State | None,
+    session: str | None,
+    person: str | None,
+    since: str | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     """List the newest turns."""
     from_ = _moment(since) if since is not None else None
@@ -132,12 +120,12 @@ def list_turns(
     _run(work, "reading turns")
 
 
-@commands.command(name="sessions")
 def list_sessions(
-    beginning: Annotated[str, typer.Option("--session", help="How the id of the session begins.")] = "",
-    person: Annotated[str | None, typer.Option(help="The platform's id of somebody who has spoken there.")] = None,
-    limit: Limit = 20,
-    as_json: Json = False,
+    *,
+    beginning: str,
+    person: str | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     """List the sessions that were spoken in last."""
 
@@ -160,8 +148,7 @@ def list_sessions(
     _run(work, "reading sessions")
 
 
-@commands.command()
-def why(turn: Id, as_json: Json = False) -> None:
+def why(turn: str, *, as_json: bool) -> None:
     """Show what a turn was made of, by its id, as an apology shows it, or by how that begins."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -176,12 +163,12 @@ def why(turn: Id, as_json: Json = False) -> None:
     _run(work, "reading")
 
 
-@commands.command()
-def retry(turn: Id, wait: Wait = 10.0) -> None:
+def retry(turn: str, wait: float) -> None:
     """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        account = await _account(_ledger(database, settings), turn)
+        ledger = _ledger(database, settings)
+        account = await _account(ledger, turn)
         inbox, _ = await _hands(database, settings, account)
         done = await inbox.again(account.id, author=None, kind="retry")
         if isinstance(done, Refused):
@@ -191,7 +178,7 @@ def retry(turn: Id, wait: Wait = 10.0) -> None:
             raise ParleyError(f"turn {account.id} was tried again before, or its conversation was started over{newer}")
         return await _waited(
             database,
-            _ledger(database, settings),
+            ledger,
             account,
             wait,
             is_done=lambda now: bool(now.again),
@@ -201,18 +188,18 @@ def retry(turn: Id, wait: Wait = 10.0) -> None:
     _run(work, "trying again")
 
 
-@commands.command()
-def cancel(turn: Id, wait: Wait = 10.0) -> None:
+def cancel(turn: str, wait: float) -> None:
     """Have a turn ended that has not ended, as the button does: what was said so far stays."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        account = await _account(_ledger(database, settings), turn)
+        ledger = _ledger(database, settings)
+        account = await _account(ledger, turn)
         _, conversations = await _hands(database, settings, account)
         if await conversations.stop_turn(account.id, None) is not Stopped.DONE:
             raise ParleyError(f"turn {account.id} is {account.state}: there is nothing to end")
         return await _waited(
             database,
-            _ledger(database, settings),
+            ledger,
             account,
             wait,
             is_done=lambda now: now.state in ENDED,
@@ -285,8 +272,7 @@ async def _hands(database: Database, settings: configuration.Settings, account: 
     """What buttons go through, for one who runs no turns himself."""
     turns = Turns(database, Lease(database))
     worker = Worker(turns, _never)
-    counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
-    inbox = Inbox(database, SessionService(database, counter), turns, worker, app=account.app)
+    inbox = Inbox(database, turns, worker, app=account.app)
     return inbox, Conversations(database, turns, worker, app=account.app, models=(settings.model,), budget=0)
 
 

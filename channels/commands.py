@@ -238,8 +238,8 @@ class Commands:
         form = next((form for form in FORMS if form == (wanted.lower() or "md")), None)
         if form is None:
             return Said(say(words.NO_SUCH_FORM))
-        await self._desk.spending.count()  # so that what it has cost is told with each turn
-        exported = await self._desk.conversations.exported(session, form, most=MOST_EXPORTED)
+        prices = self._desk.spending.prices
+        exported = await self._desk.conversations.exported(session, form, prices, most=MOST_EXPORTED)
         return Said(say(words.EXPORTED), File(f"transcript.{form}", exported.encode()))
 
     async def _why(self, named: str, asker: Asker, say: Words) -> str:
@@ -308,6 +308,7 @@ class Commands:
     async def _agent(self, session: str, wanted: str, asker: Asker, say: Words) -> Said:
         """Tell who answers, or have another one answer. It reads what was said before as another agent's words."""
         conversations = self._desk.conversations
+        await conversations.agents.there.wait()
         offered = conversations.agents.offered(asker.spots)
         if wanted in offered:
             await conversations.choose_agent(session, wanted, place=asker.place, spots=asker.spots)

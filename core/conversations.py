@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.agents import ONE, Agents
 from core.export import Form, pieces
 from core.inbound import Inbound
+from core.prices import Prices
 from core.states import State
 from core.status import Status, stands
 from core.stopping import Halt, Stopped, stop, stop_turn
@@ -90,6 +91,11 @@ class Latest:
 class Conversations:
     """What the tables tell of conversations, and what is done to them but for a reset (`Inbox`).
 
+    Attributes:
+        app: the one that they are kept under.
+        models: see below.
+        agents: see below. Who asks for one of them, or for its models, waits until they are there.
+
     Args:
         models: the full names of what may be chosen where an agent says nothing else, the default first.
         budget: how many tokens of history are sent.
@@ -112,7 +118,7 @@ class Conversations:
         self._database = database
         self._turns = turns
         self._worker = worker
-        self._app = app
+        self.app = app
         self._pauses = pauses
         self._budget = budget
         self.models = tuple(models)
@@ -159,6 +165,7 @@ class Conversations:
         Raises:
             StoreError: the database cannot be read.
         """
+        await self.agents.there.wait()
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
             agent = self._answering(row, spots).name
@@ -172,6 +179,7 @@ class Conversations:
         Raises:
             StoreError: the database cannot be read.
         """
+        await self.agents.there.wait()
         async with self._database.read() as connection:
             return self._answering(await _session(connection, session_id), spots)
 
@@ -184,6 +192,7 @@ class Conversations:
         Raises:
             StoreError: it could not be kept.
         """
+        await self.agents.there.wait()
         if agent not in self.agents.offered(spots):
             return False
         chosen = None if agent == self.agents.at(spots) else agent
@@ -196,6 +205,7 @@ class Conversations:
         Raises:
             StoreError: the database cannot be read.
         """
+        await self.agents.there.wait()
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
         return self._known(row.model if row is not None else None, self._answering(row, spots).name)
@@ -272,16 +282,17 @@ class Conversations:
                     found.append(Recent(session_id, at, message))
         return found
 
-    async def exported(self, session_id: str, form: Form, *, most: int | None = None) -> str:
+    async def exported(self, session_id: str, form: Form, prices: Prices, *, most: int | None = None) -> str:
         """What was said in a session, as `core.export` writes it.
 
         Args:
+            prices: what models cost.
             most: bytes after which it is broken off.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        async with aclosing(pieces(self._database, session_id, form, most=most)) as told:
+        async with aclosing(pieces(self._database, session_id, form, prices, most=most)) as told:
             return "".join([piece async for piece in told])
 
     async def answers(self, inbound: Inbound, *, follow: Follow) -> bool:
@@ -367,7 +378,7 @@ class Conversations:
 
     def _new(self, session_id: str, place: str) -> dict[str, Any]:
         now = time.time()
-        return {"id": session_id, "app": self._app, "user_id": place, "created_at": now, "updated_at": now}
+        return {"id": session_id, "app": self.app, "user_id": place, "created_at": now, "updated_at": now}
 
     def _answering(self, row: sa.Row[Any] | None, spots: Sequence[str]) -> Answering:
         chosen = row.agent if row is not None else None

@@ -30,8 +30,10 @@ from channels.discord import surface as discord_surface
 from channels.discord.channel import DiscordChannel
 from channels.discord.invite import PERMISSIONS
 from channels.discord.invite import permissions as permissions_of
-from channels.discord.login import DiscordSettings, intents
+from channels.discord.login import intents
+from channels.discord.settings import DiscordSettings
 from channels.gaps import Bounds
+from channels.slack import settings as slack_settings
 from channels.slack import streams as slack_streams
 from channels.slack import surface as slack_surface
 from channels.slack import tiers as slack_tiers
@@ -209,7 +211,7 @@ def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
 def test_the_page_of_slack_has_the_ways_in_which_a_reply_grows() -> None:
     part = (REFERENCE / "slack.md").read_text().partition("### Streams and edits")[2].partition("## Scopes")[0]
     ways = re.findall(r"^\| `([a-z]+)` \|", part, re.M)
-    assert ways == list(get_args(slack_streams.Streaming))
+    assert ways == list(get_args(slack_settings.Streaming))
 
 
 def test_the_page_of_discord_has_the_limits_of_the_code() -> None:

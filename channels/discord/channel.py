@@ -23,8 +23,9 @@ from channels.discord.gateway import PULSE, Connection, Shard
 from channels.discord.hearing import ASIDE, NAME
 from channels.discord.history import History
 from channels.discord.interactions import Interactions
-from channels.discord.login import DiscordSettings, hears_all, intents, log_in, make_client
+from channels.discord.login import hears_all, intents, log_in, make_client
 from channels.discord.reactions import receipts, send_away
+from channels.discord.settings import DiscordSettings
 from channels.discord.shards import Shards, shard_of
 from channels.discord.surface import DiscordSurface
 from channels.discord.visits import Visits

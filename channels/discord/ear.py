@@ -21,7 +21,7 @@ from channels.discord.hearing import (
     text_of,
     threaded,
 )
-from channels.discord.login import DiscordSettings
+from channels.discord.settings import DiscordSettings
 from channels.discord.text import headline
 from channels.discord.visits import Visits
 from channels.discord.work import Work

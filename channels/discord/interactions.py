@@ -24,7 +24,7 @@ from channels.discord.hearing import (
     session_id,
     text_of,
 )
-from channels.discord.login import DiscordSettings
+from channels.discord.settings import DiscordSettings
 from channels.discord.text import headline, quoted
 from channels.discord.visits import Visits
 from channels.discord.work import Work

@@ -31,7 +31,7 @@ from channels.slack.groups import Groups, is_group
 from channels.slack.hearing import NAME, Change, called_by_edit, changed, hear, lacks_files, session_id, team_of
 from channels.slack.history import History
 from channels.slack.http import Requests
-from channels.slack.login import SlackSettings, client, verify
+from channels.slack.login import client, verify
 from channels.slack.names import Names
 from channels.slack.oauth import Installing
 from channels.slack.people import People
@@ -40,6 +40,7 @@ from channels.slack.prompts import suggest
 from channels.slack.proof import PROOF_INTERVAL, Proof
 from channels.slack.reactions import receipts, send_away
 from channels.slack.sessions import Sessions
+from channels.slack.settings import SlackSettings
 from channels.slack.shortcuts import WAYS, Shortcuts
 from channels.slack.socket import PING_INTERVAL, Sockets
 from channels.slack.streams import Streams, StreamSurface

@@ -16,10 +16,11 @@ from channels.commands import Ways
 from channels.context import about
 from channels.intake import Call, Intake, too_often
 from channels.slack.commands import COMMANDS, asking
-from channels.slack.hearing import NAME, Direct, attachment, event_key, name_of, session_id
+from channels.slack.hearing import NAME, attachment, event_key, name_of, session_id
 from channels.slack.names import Names
 from channels.slack.private import Doer, Private
 from channels.slack.said import said
+from channels.slack.settings import Direct
 from channels.slack.surface import SlackSurface
 from channels.slack.text import inert, plain, titled, to_words
 from channels.slack.visits import Seen

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from channels.slack.login import PROMPTS
 from channels.slack.manifest import manifest
+from channels.slack.settings import PROMPTS
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox

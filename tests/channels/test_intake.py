@@ -26,13 +26,11 @@ from core.inbox import Inbox
 from core.ledger import Ledger
 from core.prices import Prices
 from core.refusals import Refusals
-from core.sessions.service import SessionService
 from core.spending import Spending
 from core.states import Ended
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import feedback, inbox, sessions
-from core.tokens import TokenCounter
 from core.turn import Turn
 from core.visitors import NOWHERE, Visitor
 from core.worker import Worker
@@ -65,8 +63,7 @@ class Place:
         await migrate(self.database)
         self.turns = await successor(self.database)
         worker = self.worker = Worker(self.turns, self._answer)
-        service = SessionService(self.database, TokenCounter(folder), agent="parley")
-        self.inbox = Inbox(self.database, service, self.turns, worker, app="parley", pauses=(0.01,))
+        self.inbox = Inbox(self.database, self.turns, worker, app="parley", pauses=(0.01,))
         self.conversations = Conversations(
             self.database, self.turns, worker, app="parley", models=MODELS, budget=BUDGET, pauses=(0.01,)
         )
