@@ -15,7 +15,7 @@ from core.approvals import OTHERS
 from core.files import make_file
 from core.store.schema import approvals, state
 from core.tools import Tool, adapt
-from core.visitors import NOWHERE, Speaker, Visitor, speaker_in
+from core.visitors import NOWHERE, SPEAKER, Visitor
 from sandbox.models import Call, Pause, Say
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 
@@ -97,10 +97,10 @@ async def test_a_call_is_shown_with_its_arguments_and_made_when_it_is_approved(s
 async def test_what_is_approved_is_done_with_the_rights_that_all_have_who_asked_for_it(
     sandbox: Any, tmp_path: Path
 ) -> None:
-    go_on, spoke = asyncio.Event(), list[Speaker]()
+    go_on, spoke = asyncio.Event(), list[Any]()
 
     def pay(tool_context: ToolContext) -> str:
-        spoke.append(speaker_in(tool_context.state))
+        spoke.append(tool_context.state[SPEAKER])
         return "paid"
 
     core = {"tools": [FunctionTool(pay, require_confirmation=True)]}
@@ -116,7 +116,7 @@ async def test_what_is_approved_is_done_with_the_rights_that_all_have_who_asked_
         await talk.bot.settled(2)
         await talk.press(words.APPROVE)
         await shows(talk, lambda found: found[-1] == "Done.")
-        assert [(one.id, one.is_admin, "Grace" in one.name.title()) for one in spoke] == [("", False, True)]
+        assert [(one["id"], one["is_admin"], "Grace" in one["name"].title()) for one in spoke] == [("", False, True)]
 
 
 async def test_the_files_of_a_turn_that_asks_come_with_its_reply_and_not_again(sandbox: Any, tmp_path: Path) -> None:
