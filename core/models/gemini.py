@@ -23,7 +23,7 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.faults import reading, status_error, told
-from core.models.messages import fenced, safe_name
+from core.models.messages import safe_name, written
 from core.models.provider import (
     IMAGES,
     PDF,
@@ -237,11 +237,7 @@ def _heard(part: types.Part) -> Iterable[ProviderEvent]:
     if (call := part.function_call) is not None:
         yield ToolCall(call.id or "", call.name or "", call.args or {}, signature)
         return
-    text = part.text or ""
-    if part.executable_code is not None:
-        text = fenced(part.executable_code.code or "", "python")
-    elif part.code_execution_result is not None:
-        text = fenced(part.code_execution_result.output or "")
+    text = written(part)
     if text or signature is not None:
         yield Thought(text, signature) if part.thought else Text(text, signature)
 

@@ -14,6 +14,8 @@ from pydantic_core import to_jsonable_python
 
 from core.models.provider import Media, Message, Part, Role, Text, Thought, ToolCall, ToolResult
 
+_TICKS = re.compile("`{3,}")
+
 #: Answers a call whose own result was never stored.
 INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
 
@@ -196,20 +198,26 @@ def _convert(part: types.Part) -> Part | None:
         return Media(part.inline_data.mime_type or "application/octet-stream", data=part.inline_data.data)
     if part.file_data is not None:
         return Media(part.file_data.mime_type or "application/octet-stream", uri=part.file_data.file_uri)
-    text = part.text or ""
-    if part.executable_code is not None:
-        text = fenced(part.executable_code.code or "", "python")
-    elif part.code_execution_result is not None:
-        text = fenced(part.code_execution_result.output or "")
+    text = written(part)
     if not text and signature is None:
         return None
     kind = Thought if part.thought else Text
     return kind(clean_text(text), signature)
 
 
+def written(part: types.Part) -> str:
+    """What a part says: its text, the code that was run for its model, or what came of that."""
+    if part.executable_code is not None:
+        return fenced(part.executable_code.code or "", "python")
+    if part.code_execution_result is not None:
+        return fenced(part.code_execution_result.output or "")
+    return part.text or ""
+
+
 def fenced(code: str, language: str = "") -> str:
-    """Code that a model ran on its own side, or what came of it, as the text of a message."""
-    return f"\n```{language}\n{code.rstrip()}\n```\n"
+    """Code, or what looks like it, as a part of a text."""
+    fence = "`" * (max(map(len, _TICKS.findall(code)), default=2) + 1)
+    return f"\n{fence}{language}\n{code.rstrip()}\n{fence}\n"
 
 
 def _media(response: types.FunctionResponse) -> Iterable[Media]:

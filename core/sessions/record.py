@@ -12,6 +12,8 @@ from google.adk.events.event import Event
 from google.genai import types
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from core.models.messages import written
+
 logger = logging.getLogger(__name__)
 
 #: The author of what a model said when no root agent is named. ADK: an agent's name is an identifier.
@@ -318,7 +320,7 @@ def _parts(event: Event) -> Sequence[types.Part]:
 
 
 def _content(event: Event) -> str:
-    pieces = [part.text for part in _parts(event) if part.text and not part.thought]
+    pieces = [said for part in _parts(event) if not part.thought and (said := written(part))]
     pieces += [_json(response.response or {}) for response in event.get_function_responses()]
     return "\n".join(pieces)
 
