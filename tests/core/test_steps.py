@@ -134,12 +134,9 @@ def output(text: str) -> types.Part:
 def test_code_that_was_run_for_a_model_is_told_and_what_came_of_it() -> None:
     ran = types.Content(role="model", parts=[types.Part(text="Let me see."), code("print('```')")])
     gave = types.Content(role="model", parts=[output("```\n")])
-    events = told(
-        part("Let me see.\n```tool_code\nprint"),
-        Event(author="teller", content=ran),
-        Event(author="teller", content=gave),
-    )
-    assert events[-1].text == "Let me see.\n````python\nprint('```')\n````\n\n\n\n````\n```\n````\n"
+    finals = [Event(author="teller", content=content) for content in (ran, gave)]
+    events = told(part("Let me see.\n```tool_code\nprint"), *finals)
+    assert events[-1].text == "Let me see.\n````python\nprint('```')\n````\n\n````\n```\n````"
 
 
 @pytest.mark.parametrize(
