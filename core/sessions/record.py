@@ -279,11 +279,9 @@ class CallIds:
 
 def measured(event: Event) -> tuple[str, int]:
     """What an event costs when it is sent: its words, to be counted, and the tokens of all else."""
-    words: list[str] = []
+    words = [said for part in _parts(event) if (said := written(part))]
     tokens = 4  # the frame of a message
     for part in _parts(event):
-        if part.text:
-            words.append(part.text)
         if call := part.function_call:
             words.append(f"{call.name} {_json(call.args or {})}")
         if response := part.function_response:
