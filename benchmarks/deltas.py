@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core import garbage
-from core.agent import AgentConfig, make_app
+from core.agent import make_app
+from core.config import AgentConfig
 from core.inbound import Inbound
 from core.inbox import Inbox
 from core.lease import Lease
@@ -119,7 +120,7 @@ async def measure(provider: Provider, streams: int) -> Figures:
                 ended.release()
 
         worker = Worker(turns, answer, limit=streams, at_rest=garbage.collect)
-        inbox = Inbox(database, sessions, turns, worker, app=app.name)
+        inbox = Inbox(database, turns, worker, app=app.name)
         for number in range(streams):
             await inbox.accept(message(number))
         garbage.settle()

@@ -14,8 +14,9 @@ from google.adk.tools.base_toolset import BaseToolset
 from bot.agents import Table, read_agents
 from bot.settings import Settings
 from bot.settings.values import read
-from core.agent import AgentConfig, make_app, ours
+from core.agent import make_app, ours
 from core.agents import Agent, Agents
+from core.config import AgentConfig
 from core.errors import SettingsError, ToolError
 from core.journal import Journal
 from core.layout import agents as agents_in

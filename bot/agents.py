@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bot.settings.values import read
-from core.agent import NAME, NAME_RULE
+from core.config import NAME, NAME_RULE
 from core.errors import SettingsError
 
 #: What a rule may call a place: Slack's ids, Discord's, and direct messages.

@@ -4,62 +4,57 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from aiohttp.web import AbstractRouteDef
-from google.adk.apps import App
 
 from bot import traces
-from bot.agent import Crew, make_choice, make_crew, summing
-from bot.feed import feeding
 from bot.health import Health
-from bot.money import make_money
+from bot.hearing import Answers, Hearing
 from bot.probes import probes
 from bot.server import Server, serving
-from bot.settings import LOCAL_MODEL, NO_TOKENS, Settings
+from bot.settings import NO_TOKENS, Settings
 from channels import words
-from channels.answer import Answerer
-from channels.apologies import Apologies
 from channels.channel import Channel
-from channels.context import Context
 from channels.desk import Desk
-from channels.discord.channel import DiscordChannel
-from channels.slack.channel import SlackChannel
 from core import garbage
-from core.approvals import Approvals
-from core.artifacts import Artifacts
-from core.compaction import Compaction
+from core.agents import Agents
+from core.approvals import Approval, Approvals
 from core.conversations import Conversations
 from core.errands import Errands
 from core.errors import SettingsError, StoreError
 from core.feedback import Feedback
 from core.inbox import Inbox
-from core.journal import Journal
+from core.late import Late
 from core.leadership import Leadership
 from core.lease import Lease
 from core.ledger import Ledger
-from core.memories import Memories
 from core.places import Places
 from core.prices import Prices
 from core.pruning import Pruning
 from core.refusals import Refusals
 from core.retention import Retention
-from core.runtime import AgentRuntime
 from core.secrets import traced
-from core.sessions.adoption import adopt
-from core.sessions.service import SessionService
+from core.sessions.adoption import home
 from core.shares import Shares, Uses
+from core.spending import Spending
 from core.store.database import Database
 from core.store.lock import held
 from core.store.migrate import migrate, pending, verify
 from core.store.retrying import retried
-from core.summarizer import Summarizer
-from core.tokens import TokenCounter
 from core.turn import Turn
 from core.turns import Turns
 from core.vault import Vault
-from core.warming import warm_up
 from core.worker import Worker
+
+if TYPE_CHECKING:
+    from bot import answering, metrics
+    from channels.discord import channel as discord
+    from channels.slack import channel as slack
+else:  # what is configured; and what answers, while the channels connect
+    answering, metrics = Late("bot.answering"), Late("bot.metrics")
+    discord, slack = Late("channels.discord.channel"), Late("channels.slack.channel")
 
 log = logging.getLogger(__name__)
 
@@ -73,21 +68,18 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         DeafError: a channel hears nothing any more.
     """
     health = Health()
-    metrics = None
-    if settings.metrics:
-        from bot.metrics import Metrics  # noqa: PLC0415 - it takes OpenTelemetry's SDK
-
-        metrics = Metrics(health, settings.shown_token)
-    routes = [*probes(health), *(metrics.routes if metrics else ())]
+    measuring = metrics.Metrics(health, settings.shown_token) if settings.metrics else None
+    routes = [*probes(health), *(measuring.routes if measuring else ())]
     async with (
         traces.sent(),
         serving(settings.port, routes, is_needed=settings.is_called) as server,
-        _parts(settings, server) as (channels, worker, database),
-        AsyncExitStack() as told,
+        _hearing(settings, server) as hearing,
+        AsyncExitStack() as stack,
     ):
-        if metrics is not None:
-            await told.enter_async_context(metrics.watching(channels.values(), worker, database))
-        starting = asyncio.create_task(_start(channels.values()), name="start")
+        channels, worker, database = hearing.channels, hearing.worker, hearing.database
+        if measuring is not None:
+            await stack.enter_async_context(measuring.watching(channels.values(), worker, database))
+        starting = asyncio.create_task(_start(channels.values(), _load(settings, hearing, stack)), name="start")
         working: asyncio.Task[None] | None = None
         try:
             if await _ends_before(stop, starting):
@@ -111,107 +103,81 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def _parts(settings: Settings, server: Server) -> AsyncIterator[tuple[dict[str, Channel], Worker, Database]]:
+async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]:
+    """All that hears and keeps what is said. None of it needs an agent, or waits for one."""
     words.prefer(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database, connections=settings.database_connections)
         stack.push_async_callback(database.aclose)
         stack.enter_context(held(database))
         await prepare(database)
-        choice = make_choice(settings)
-        stack.push_async_callback(choice.aclose)
-        # Before a lease is to be kept: it may take its time.
         prices = Prices(settings.prices_file)
-        crew = make_crew(
-            settings, choice, Journal(database), await stack.enter_async_context(feeding(database, prices))
-        )
-        await adopt(database, crew.agents)
-        money = make_money(settings, database, prices, choice.asked)
+        spending = Spending(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
         await retried(lease.take, what="the lease")
         stack.push_async_callback(lease.give_up)
         await stack.enter_async_context(_beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)
         await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
-        await stack.enter_async_context(_beside(money.spending.run(), name="spending"))
+        await stack.enter_async_context(_beside(spending.run(), name="spending"))
         retention = Retention(database, prices, days=settings.retention_days)
         await stack.enter_async_context(_beside(retention.run(), name="retention"))
-        if LOCAL_MODEL in choice.asked:
-            log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
-        counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
-        runtimes = {name: _runtime(app, crew, database, counter, settings) for name, app in crew.apps.items()}
-        for runtime in runtimes.values():
-            stack.push_async_callback(runtime.aclose)
-        await warm_up()
-        home, runtime, door = crew.agents.default, runtimes[crew.agents.default], settings.door
-        turns, channels = Turns(database, lease, agents=crew.agents), dict[str, Channel]()
+        # What is said is kept under the name that all was kept under before; if the agent has another, it adopts all.
+        agents = Agents.expected(await home(database) or settings.agent_name)
+        turns, channels = Turns(database, lease, agents=agents), dict[str, Channel]()
+        answers: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+        stack.callback(answers.cancel)
 
         async def answer(turn: Turn) -> None:
-            async with money.caps.over(turn.meter):
-                await compaction.beside(turn, answerer.answer)
+            await (await asyncio.shield(answers)).answer(turn)
+
+        async def reshow(turn_id: str, *, ending: str = "") -> None:
+            await (await asyncio.shield(answers)).reshow(turn_id, ending=ending)
+
+        async def reask(approval: Approval, *, is_void: bool = False) -> None:
+            await (await asyncio.shield(answers)).reask(approval, is_void=is_void)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
-        sessions = SessionService(database, counter)
-        inbox = Inbox(database, sessions, turns, worker, app=home, rates=settings.rates)
-        summarizer = Summarizer(summing(settings, crew, choice), counter)
-        compaction = Compaction(
-            database,
-            turns,
-            lease,
-            summarizer,
-            money.caps,
-            wake=worker.wake,
-            budget=settings.history_tokens if settings.summaries else None,
-        )
-        stack.push_async_callback(compaction.aclose)
+        inbox = Inbox(database, turns, worker, app=agents.default, rates=settings.rates)
         conversations = Conversations(
             database,
             turns,
             worker,
-            app=home,
-            models=crew.agents.known[home].models,
+            app=agents.default,
+            models=(settings.model,),
             budget=settings.history_tokens,
-            agents=crew.agents,
+            agents=agents,
         )
         approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
-        answerer = Answerer(
-            runtime,
-            turns,
-            channels,
-            conversations,
-            Context(database, counter.count, most=settings.context_tokens),
-            approvals=approvals,
-            door=door,
-            apologies=Apologies(money.spending, settings.admins),
-            time_limit=settings.turn_seconds,
-            most_messages=settings.reply_max_messages,
-            most_attempts=settings.turn_max_attempts,
-            extras=frozenset(settings.reply_buttons),
-            allowance=settings.allowance,
-            others=runtimes,
-        )
         desk = Desk(
             inbox,
             conversations,
             Feedback(database),
-            answerer.reshow,
+            reshow,
             approvals,
-            answerer.reask,
+            reask,
             Errands(database, lease),
             Ledger(database, prices),
             Refusals(database),
-            money.spending,
-            door,
+            spending,
+            settings.door,
             settings.follow,
         )
         routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
         if not channels:
             raise SettingsError(NO_TOKENS)
-        await stack.enter_async_context(_beside(approvals.watch(answerer.reask), name="approvals"))
+        await stack.enter_async_context(_beside(approvals.watch(reask), name="approvals"))
         shares = Shares(database, lease)
         await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
         server.add(routes)
-        yield channels, worker, database
+        yield Hearing(database, lease, prices, turns, worker, channels, desk, answers)
+
+
+async def _load(settings: Settings, hearing: Hearing, stack: AsyncExitStack) -> None:
+    """Have what is heard be answered. ADK is imported in a thread, beside which the channels connect."""
+    await asyncio.to_thread(import_module, "bot.answering")
+    answers = await stack.enter_async_context(answering.answering(settings, hearing))
+    hearing.answers.set_result(answers)
 
 
 def _open(
@@ -227,23 +193,16 @@ def _open(
     places, bounds, routes = Places(database), settings.catch_up, list[AbstractRouteDef]()
     if settings.slack is not None:
         vault = Vault(database, settings.vault_key) if settings.vault_key else None
-        slack = channels[SlackChannel.name] = SlackChannel(settings.slack, desk, places, bounds, vault)
-        stack.push_async_callback(slack.aclose)
-        routes += slack.routes
+        in_slack = channels[slack.SlackChannel.name] = slack.SlackChannel(settings.slack, desk, places, bounds, vault)
+        stack.push_async_callback(in_slack.aclose)
+        routes += in_slack.routes
     if settings.discord is not None:
-        discord = channels[DiscordChannel.name] = DiscordChannel(
-            settings.discord, desk, places, bounds, Leadership(database, lease, DiscordChannel.name)
+        name = discord.DiscordChannel.name
+        in_discord = channels[name] = discord.DiscordChannel(
+            settings.discord, desk, places, bounds, Leadership(database, lease, name)
         )
-        stack.push_async_callback(discord.aclose)
+        stack.push_async_callback(in_discord.aclose)
     return routes
-
-
-def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, settings: Settings) -> AgentRuntime:
-    root = app.root_agent.name if app.root_agent else ""
-    sessions = SessionService(database, counter, budget=settings.history_tokens, agent=root, home=crew.agents.default)
-    return AgentRuntime(
-        app, sessions, artifacts=Artifacts(database), memory=Memories(database), lines=crew.lines.get(app.name, {})
-    )
 
 
 @asynccontextmanager
@@ -270,9 +229,9 @@ async def prepare(database: Database) -> None:
     await verify(database)
 
 
-async def _start(channels: Iterable[Channel]) -> None:
-    """Start all of them at once. If several cannot be started, all that is wrong is told."""
-    results = await asyncio.gather(*map(_listen, channels), return_exceptions=True)
+async def _start(channels: Iterable[Channel], loading: Coroutine[Any, Any, None]) -> None:
+    """Start all of them at once, and load what answers. If several cannot be, all that is wrong is told."""
+    results = await asyncio.gather(loading, *map(_listen, channels), return_exceptions=True)
     errors = [result for result in results if result is not None]
     faults = [fault for error in errors if isinstance(error, SettingsError) for fault in error.faults]
     if faults:

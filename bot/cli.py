@@ -1,5 +1,7 @@
 """The command line: `python -m bot COMMAND`, or `parley COMMAND`."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import signal
@@ -8,20 +10,29 @@ import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bot import app, check, keeping, logs, operator, sandbox
 from bot import manifest as manifests
-from bot import settings as configuration
-from bot import usage as usages
+from bot import sandbox
+from bot.commands import commands
 from core.errors import ParleyError, SettingsError
-from core.spending import By
-from core.store.database import Database
-from core.store.lock import held
-from core.store.migrate import migrate as apply_migrations
-from core.tokens import warm as fetch_vocabulary
+from core.late import Late
+from core.sums import By
+
+if TYPE_CHECKING:
+    from bot import app, check, logs
+    from bot import settings as configuration
+    from bot import usage as usages
+    from core import tokens
+    from core.store import database as databases
+    from core.store import lock
+    from core.store import migrate as migrations
+else:  # each by the commands alone that need it
+    app, check, logs = Late("bot.app"), Late("bot.check"), Late("bot.logs")
+    configuration, usages, tokens = Late("bot.settings"), Late("bot.usage"), Late("core.tokens")
+    databases, lock, migrations = Late("core.store.database"), Late("core.store.lock"), Late("core.store.migrate")
 
 cli = typer.Typer(
     help="Any Google ADK agent becomes a teammate in Slack and Discord.",
@@ -30,13 +41,13 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-cli.add_typer(keeping.app)
-cli.add_typer(operator.commands)
+cli.add_typer(commands)
 
 #: Seconds that the threads of tools have to return when all else has ended.
 THREADS_TIMEOUT = 3.0
 
-Work = Callable[[configuration.Settings, asyncio.Event], Awaitable[None]]
+if TYPE_CHECKING:
+    Work = Callable[[configuration.Settings, asyncio.Event], Awaitable[None]]
 
 
 @cli.command()
@@ -78,10 +89,10 @@ def migrate() -> None:
     """Bring the database to the schema that this version works with."""
 
     async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
-        database = Database(settings.database)
+        database = databases.Database(settings.database)
         try:
-            with held(database):
-                applied = await apply_migrations(database)
+            with lock.held(database):
+                applied = await migrations.migrate(database)
         finally:
             await database.aclose()
         _say(f"applied {', '.join(applied)}" if applied else "nothing to do")
@@ -113,7 +124,7 @@ def usage(
 @cli.command()
 def warm() -> None:
     """Fetch what the bot must not fetch while it runs: the vocabulary that tokens are counted with."""
-    _say(f"tokens are counted with {fetch_vocabulary(configuration.load().vocabulary_dir)}")
+    _say(f"tokens are counted with {tokens.warm(configuration.load().vocabulary_dir)}")
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.models import LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
 
+from bot.process import FEED
 from core.metering import calls_in
 from core.models.messages import convert_messages
 from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, ToolResult
@@ -31,9 +32,6 @@ from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, tool_calls, turns
 
 log = logging.getLogger(__name__)
-
-#: The variable that has the address.
-ADDRESS = "PARLEY_FEED"
 
 #: Seconds between two looks at the turns: as long as one is under way, and otherwise.
 LOOK, REST = 0.15, 1.0
@@ -47,10 +45,10 @@ Json = dict[str, Any]
 @asynccontextmanager
 async def feeding(database: Database, prices: Prices) -> AsyncIterator[list[BasePlugin]]:
     """What tells the page, as long as this is entered; nothing, unless the sandbox has asked for it."""
-    if ADDRESS not in os.environ:
+    if FEED not in os.environ:
         yield []
         return
-    feed = Feed(os.environ[ADDRESS], database, prices)
+    feed = Feed(os.environ[FEED], database, prices)
     task = asyncio.create_task(feed.keep(), name="feed")
     try:
         yield [feed]

@@ -1,12 +1,20 @@
 """`manifest`: what a platform is to be asked for, from the settings that the bot runs with."""
 
+from __future__ import annotations
+
 import json
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from bot.settings import Settings
-from channels.discord import invite
-from channels.slack.manifest import manifest as slack_manifest
 from core.errors import SettingsError
+from core.late import Late
+
+if TYPE_CHECKING:
+    from bot.settings import Settings
+    from channels.discord import invite
+    from channels.slack import manifest as slack
+else:
+    invite, slack = Late("channels.discord.invite"), Late("channels.slack.manifest")
 
 #: Stands in a manifest for the address of the bot's HTTP server, which only its operator knows.
 YOUR_ADDRESS = "https://your-bot.example.com"
@@ -29,7 +37,7 @@ def manifest(platform: Platform, settings: Settings) -> str:
         case Platform.SLACK:
             address = YOUR_ADDRESS if settings.slack_mode == "http" else ""
             back = YOUR_ADDRESS if settings.slack_client_id else ""
-            return json.dumps(slack_manifest(prompts=settings.prompts, address=address, back=back), indent=2)
+            return json.dumps(slack.manifest(prompts=settings.prompts, address=address, back=back), indent=2)
         case Platform.DISCORD:
             if settings.discord is None:
                 raise SettingsError("DISCORD_BOT_TOKEN is not set: it tells the bot's id, which is part of the link")

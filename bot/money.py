@@ -1,23 +1,14 @@
-"""What is spent, out of the settings: prices, the books, and the caps."""
+"""What is spent, out of the settings: the books, and whether the caps can hold."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from bot.settings import Settings
-from core.caps import Caps
 from core.errors import SettingsError
 from core.prices import Prices
-from core.spending import Spending
-from core.store.database import Database
 
 
-class Money(NamedTuple):
-    spending: Spending
-    caps: Caps
-
-
-def make_money(settings: Settings, database: Database, prices: Prices, models: Iterable[str]) -> Money:
-    """The books and the caps.
+def check_prices(settings: Settings, prices: Prices, models: Iterable[str]) -> None:
+    """See that what models cost is known, where there is a cap.
 
     Args:
         models: all that the settings have asked.
@@ -33,5 +24,3 @@ def make_money(settings: Settings, database: Database, prices: Prices, models: I
                 for model in unpriced
             )
         )
-    spending = Spending(database, prices)
-    return Money(spending, Caps(database, prices, spending, settings.limits))

@@ -9,9 +9,8 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Annotated
 
 import typer
 
@@ -27,24 +26,15 @@ from core.lease import Lease
 from core.ledger import Account, Ledger
 from core.overview import TurnSeen, overview, sessions_seen, turns_seen
 from core.prices import Prices, exact
-from core.sessions.service import SessionService
 from core.spending import Spending
 from core.states import ENDED, State
 from core.stopping import Stopped
 from core.store.database import Database
 from core.store.lock import holder
 from core.store.migrate import pending
-from core.tokens import TokenCounter
 from core.turn import Turn
 from core.turns import Turns
 from core.worker import Worker
-
-commands = typer.Typer()
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Limit = Annotated[int, typer.Option(min=1, help="No more than so many, the newest.")]
-Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait until a worker has done it.")]
-Id = Annotated[str, typer.Argument(metavar="ID", help="A turn: its id, or how it begins.")]
 
 #: What an id of a turn consists of.
 _ID = re.compile(r"[0-9a-f]{1,10}")
@@ -61,8 +51,23 @@ class UnknownIdError(ParleyError):
     """There is no such turn, or there are several."""
 
 
-@commands.command()
-def status(as_json: Json = False) -> None:
+@dataclass(frozen=True, slots=True)
+class AskedFor:
+    """What became of what a worker was asked for.
+
+    Attributes:
+        newest: the turn that stands for it now.
+        is_done: whether the worker has done it.
+        has_worker: whether there is one that does it as soon as it can.
+    """
+
+    turn: str
+    newest: str
+    is_done: bool
+    has_worker: bool
+
+
+def status(*, as_json: bool) -> None:
     """Show the workers, what runs and waits, and what is slow, stuck, deaf, failing or near a cap: exit code 1."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -106,15 +111,14 @@ def status(as_json: Json = False) -> None:
     _run(work, "reading")
 
 
-@commands.command(name="turns")
 def list_turns(
     *,
-    state: Annotated[State | None, typer.Option(help="Those that are at this.")] = None,
-    session: Annotated[str | None, typer.Option(help="How the id of the session begins.")] = None,
-    person: Annotated[str | None, typer.Option(help="The platform's id of who has asked.")] = None,
-    since: Annotated[str | None, typer.Option(help="2h, 30m, 7d, or a date: 2026-11-22, 2026-11-22T10:00.")] = None,
-    limit: Limit = 20,
-    as_json: Json = False,
+    state: State | None,
+    session: str | None,
+    person: str | None,
+    since: str | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     """List the newest turns."""
     from_ = _moment(since) if since is not None else None
@@ -132,12 +136,12 @@ def list_turns(
     _run(work, "reading turns")
 
 
-@commands.command(name="sessions")
 def list_sessions(
-    beginning: Annotated[str, typer.Option("--session", help="How the id of the session begins.")] = "",
-    person: Annotated[str | None, typer.Option(help="The platform's id of somebody who has spoken there.")] = None,
-    limit: Limit = 20,
-    as_json: Json = False,
+    *,
+    beginning: str,
+    person: str | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     """List the sessions that were spoken in last."""
 
@@ -160,8 +164,7 @@ def list_sessions(
     _run(work, "reading sessions")
 
 
-@commands.command()
-def why(turn: Id, as_json: Json = False) -> None:
+def why(turn: str, *, as_json: bool) -> None:
     """Show what a turn was made of, by its id, as an apology shows it, or by how that begins."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -176,34 +179,26 @@ def why(turn: Id, as_json: Json = False) -> None:
     _run(work, "reading")
 
 
-@commands.command()
-def retry(turn: Id, wait: Wait = 10.0) -> None:
+def retry(turn: str, wait: float, *, as_json: bool) -> None:
     """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         ledger = _ledger(database, settings)
         account = await _account(ledger, turn)
         inbox, _ = await _hands(database, settings, account)
-        done = await inbox.again(account.id, author=None, kind="retry")
-        if isinstance(done, Refused):
+        asked = await inbox.again(account.id, author=None, kind="retry")
+        if isinstance(asked, Refused):
             if account.state != "failed":
                 raise ParleyError(f"turn {account.id} is {account.state}: only what failed is tried again")
             newer = f": `parley why {account.again[-1]}`" if account.again else ""
             raise ParleyError(f"turn {account.id} was tried again before, or its conversation was started over{newer}")
-        return await _waited(
-            database,
-            ledger,
-            account,
-            wait,
-            is_done=lambda now: bool(now.again),
-            what="is being tried again",
-        )
+        done = await _waited(database, ledger, account, wait, is_done=lambda now: bool(now.again))
+        return _tell(done, "is being tried again", as_json=as_json)
 
     _run(work, "trying again")
 
 
-@commands.command()
-def cancel(turn: Id, wait: Wait = 10.0) -> None:
+def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     """Have a turn ended that has not ended, as the button does: what was said so far stays."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -212,14 +207,8 @@ def cancel(turn: Id, wait: Wait = 10.0) -> None:
         _, conversations = await _hands(database, settings, account)
         if await conversations.stop_turn(account.id, None) is not Stopped.DONE:
             raise ParleyError(f"turn {account.id} is {account.state}: there is nothing to end")
-        return await _waited(
-            database,
-            ledger,
-            account,
-            wait,
-            is_done=lambda now: now.state in ENDED,
-            what="is ended",
-        )
+        done = await _waited(database, ledger, account, wait, is_done=lambda now: now.state in ENDED)
+        return _tell(done, "is ended", as_json=as_json)
 
     _run(work, "ending")
 
@@ -287,8 +276,7 @@ async def _hands(database: Database, settings: configuration.Settings, account: 
     """What buttons go through, for one who runs no turns himself."""
     turns = Turns(database, Lease(database))
     worker = Worker(turns, _never)
-    counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
-    inbox = Inbox(database, SessionService(database, counter), turns, worker, app=account.app)
+    inbox = Inbox(database, turns, worker, app=account.app)
     return inbox, Conversations(database, turns, worker, app=account.app, models=(settings.model,), budget=0)
 
 
@@ -297,14 +285,8 @@ async def _never(turn: Turn) -> None:
 
 
 async def _waited(
-    database: Database,
-    ledger: Ledger,
-    account: Account,
-    seconds: float,
-    *,
-    is_done: Callable[[Account], bool],
-    what: str,
-) -> int:
+    database: Database, ledger: Ledger, account: Account, seconds: float, *, is_done: Callable[[Account], bool]
+) -> AskedFor:
     """Wait until a worker has done what was asked for."""
     until = time.monotonic() + seconds
     seen = await overview(database)
@@ -312,14 +294,24 @@ async def _waited(
     while works:
         now = await ledger.account(account.id)
         if now is not None and is_done(now):
-            newest = now.again[-1] if now.again else now.id
-            tables.say(f"turn {now.id} {what}: `parley why {newest}`")
-            return 0
+            return AskedFor(now.id, now.again[-1] if now.again else now.id, is_done=True, has_worker=True)
         if time.monotonic() >= until:
             break
         await asyncio.sleep(_LOOK)
-    who = "a worker does it as soon as it can" if works else "no worker is at work: it is done when one is"
-    tables.say(f"turn {account.id}: it is asked for; {who}")
+    return AskedFor(account.id, account.id, is_done=False, has_worker=works)
+
+
+def _tell(asked: AskedFor, what: str, *, as_json: bool) -> int:
+    """Say what became of it; the exit code."""
+    if as_json:
+        tables.dump(asked)
+    elif asked.is_done:
+        tables.say(f"turn {asked.turn} {what}: `parley why {asked.newest}`")
+    else:
+        who = (
+            "a worker does it as soon as it can" if asked.has_worker else "no worker is at work: it is done when one is"
+        )
+        tables.say(f"turn {asked.turn}: it is asked for; {who}")
     return 0
 
 

@@ -12,6 +12,9 @@ from typing import Literal
 
 log = logging.getLogger(__name__)
 
+#: The variable of its environment that has the address of the page that it tells of itself.
+FEED = "PARLEY_FEED"
+
 State = Literal["starting", "running", "ended"]
 
 #: Seconds that the bot has to end its replies, and after which it is started again when it was killed.

@@ -1,5 +1,7 @@
 """`sandbox`: a Slack and a Discord on this machine, the bot against both, and a page or a terminal to speak in."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import stat
@@ -8,13 +10,18 @@ import webbrowser
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bot.feed import ADDRESS
-from bot.process import BotProcess
-from bot.settings import DEFAULT_MODEL, LOCAL_MODEL, Settings
-from channels.slack.manifest import manifest
+from bot.process import FEED, BotProcess
 from core.errors import ParleyError, SettingsError
+from core.late import Late
+
+if TYPE_CHECKING:
+    from bot import settings as configuration
+    from bot.settings import Settings
+    from channels.slack import manifest
+else:
+    configuration, manifest = Late("bot.settings"), Late("channels.slack.manifest")
 
 #: Where the page is, if nobody else listens there.
 PORT = 4000
@@ -48,7 +55,7 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
 
     log = settings.data_dir / "bot.log"
     model = settings.sandbox_model
-    warning = " (tiny and often wrong; set GOOGLE_API_KEY for a real one)" if model == LOCAL_MODEL else ""
+    warning = " (tiny and often wrong; set GOOGLE_API_KEY for a real one)" if model == configuration.LOCAL_MODEL else ""
     notices = [
         "This is the sandbox: a Slack and a Discord on this machine, with the real bot in both.",
         f"Model: {model}{warning}",
@@ -59,11 +66,11 @@ async def run(settings: Settings, stop: asyncio.Event, *, terminal: bool, agent:
             await stack.enter_async_context(SlackSandbox()),
             await stack.enter_async_context(DiscordSandbox()),
         )
-        slack.install(manifest(prompts=settings.prompts))
+        slack.install(manifest.manifest(prompts=settings.prompts))
         page = Page(slack, discord)
         await stack.enter_async_context(page.serving(port))
         environment = {
-            ADDRESS: page.feed_address,
+            FEED: page.feed_address,
             "SLACK_API_URL": slack.api_url,
             "SLACK_BOT_TOKEN": slack.bot_token,
             "SLACK_APP_TOKEN": slack.app_token,
@@ -117,8 +124,8 @@ def speaks_in_lines() -> bool:
 
 def _models(settings: Settings) -> list[str]:
     """The models that can be asked with the keys that there are, the one that is asked first."""
-    keyed = [DEFAULT_MODEL] if settings.google_api_key is not None else []
-    return list(dict.fromkeys([settings.sandbox_model, *settings.models, *keyed, LOCAL_MODEL]))
+    keyed = [configuration.DEFAULT_MODEL] if settings.google_api_key is not None else []
+    return list(dict.fromkeys([settings.sandbox_model, *settings.models, *keyed, configuration.LOCAL_MODEL]))
 
 
 def _open(address: str) -> None:

@@ -9,8 +9,9 @@ from rich.table import Table
 from bot.settings import Settings
 from core.errors import SettingsError
 from core.prices import Prices, dollars, exact
-from core.spending import LAST, By, Spending, Spent
+from core.spending import LAST, Spending, Spent
 from core.store.database import Database
+from core.sums import By
 
 
 async def usage(settings: Settings, by: By, *, since: str, until: str, as_json: bool) -> str:

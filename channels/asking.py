@@ -1,9 +1,10 @@
 """What the agent is asked by a turn: the words and files of those who may ask, and with whose rights."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-from google.genai.types import Part
+from typing import TYPE_CHECKING
 
 from channels.attachments import Allowance, Attachments
 from channels.channel import Channel, Heard
@@ -16,6 +17,9 @@ from core.sessions.spoken import Spoken
 from core.turn import Turn
 from core.turns import Turns
 from core.visitors import Speaker, together
+
+if TYPE_CHECKING:
+    from google.genai.types import Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,20 +3,27 @@
 Nothing here holds a turn up for long, and nothing ends it: what cannot be read is named, with why.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from google.genai import types
+from typing import TYPE_CHECKING
 
 from channels.channel import Channel, Heard
 from channels.downloads import Fetched, UnreadableFileError, too_large
 from core import media
 from core.inbound import Attachment, Inbound, storable
+from core.late import Late
 from core.models.provider import Takes
 from core.receipt import FileUse
 from core.secrets import traced
+
+if TYPE_CHECKING:
+    from google.genai import types
+else:
+    types = Late("google.genai.types")
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +124,7 @@ class Attachments:
         messages: Sequence[Inbound],
         heard: Sequence[Heard],
         fetched: Mapping[tuple[int, int], asyncio.Task[Fetched]],
-        room: "_Room",
+        room: _Room,
     ) -> tuple[list[Heard], list[types.Part], list[FileUse]]:
         told, parts, uses = [], [], []
         for i, (message, said) in enumerate(zip(messages, heard, strict=True)):
@@ -134,7 +141,7 @@ class Attachments:
         check(file)
         return await channel.fetch(message, file, check)
 
-    def _told(self, file: Attachment, task: asyncio.Task[Fetched] | None, room: "_Room", speaker: str) -> Read:
+    def _told(self, file: Attachment, task: asyncio.Task[Fetched] | None, room: _Room, speaker: str) -> Read:
         who = f"{speaker} sent a file"
         try:
             if task is None:

@@ -77,7 +77,8 @@ def request_buttons(approval: Approval, say: Words, *, is_void: bool = False) ->
 def _written(arguments: Mapping[str, Any]) -> str:
     """Arguments as they are: what cannot be seen is written out."""
     text = redact(storable(json.dumps(masked(dict(arguments)), ensure_ascii=False, indent=2)))
-    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    seen: str = _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return seen
 
 
 def _fitting(arguments: Mapping[str, Any]) -> str:
@@ -125,4 +126,5 @@ def moment(at: float) -> str:
 
 def plain(text: str) -> str:
     """A name or a sentence on one line, as it is read."""
-    return _MARKS.sub("", " ".join(_UNSEEN.sub(" ", text).split()))
+    seen: str = _MARKS.sub("", " ".join(_UNSEEN.sub(" ", text).split()))
+    return seen

@@ -1,9 +1,12 @@
 """Replies that stand, shown again when what they answer was edited or deleted."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from channels import words
 from channels.buttons import Extra, under_answer
@@ -12,8 +15,10 @@ from channels.reply import FILE_NAME, Reply
 from core.approvals import Approvals
 from core.conversations import Conversations, Latest
 from core.errors import TurnLostError
-from core.runtime import AgentRuntime
 from core.states import UNDER_WAY
+
+if TYPE_CHECKING:
+    from core.runtime import AgentRuntime
 
 #: Seconds between two looks whether a turn that runs elsewhere has ended.
 LOOK_SECONDS = 1.0

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
-from core.sessions.service import hold_session
+from core.sessions.lives import hold_session
 from core.states import ENDED
 from core.store.schema import approvals, inbox, turns
 from core.turns import STOP

@@ -22,8 +22,8 @@ from core.inbound import Inbound
 from core.overtaking import is_overtaken
 from core.secrets import traced
 from core.sessions import scopes
+from core.sessions.lives import hold_session
 from core.sessions.record import jsonable
-from core.sessions.service import hold_session
 from core.states import before
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried

@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.fence import Fence, hold
 from core.sessions import scopes
+from core.sessions.lives import hold_session
 from core.sessions.record import jsonable
-from core.sessions.service import hold_session
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import artifacts, turns

@@ -1,17 +1,25 @@
 """What a run asks people for before it calls a tool, in the words of this house and not of ADK's."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from google.adk.events.event import Event
-from google.adk.tools.tool_confirmation import ToolConfirmation
-from google.adk.tools.tool_context import ToolContext
-from google.genai import types
 from pydantic import ValidationError
 
 from core.journal import digest
+from core.late import Late
 from core.sessions.record import jsonable
+
+if TYPE_CHECKING:
+    from google.adk.events.event import Event
+    from google.adk.tools.tool_confirmation import ToolConfirmation
+    from google.adk.tools.tool_context import ToolContext
+    from google.genai import types
+else:
+    ToolConfirmation = Late("google.adk.tools.tool_confirmation", "ToolConfirmation")
+    types = Late("google.genai.types")
 
 #: ADK: the name of the call that asks a person whether another one may be made.
 QUESTION = "adk_request_confirmation"

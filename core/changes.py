@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.sessions.service import hold_session
+from core.sessions.lives import hold_session
 from core.states import UNDER_WAY, State
 from core.store.schema import approvals, inbox, turns
 from core.turns import WITHDRAWN, Turns

@@ -91,6 +91,11 @@ class Latest:
 class Conversations:
     """What the tables tell of conversations, and what is done to them but for a reset (`Inbox`).
 
+    Attributes:
+        app: the one that they are kept under.
+        models: see below.
+        agents: see below. Who asks for one of them, or for its models, waits until they are there.
+
     Args:
         models: the full names of what may be chosen where an agent says nothing else, the default first.
         budget: how many tokens of history are sent.
@@ -113,7 +118,7 @@ class Conversations:
         self._database = database
         self._turns = turns
         self._worker = worker
-        self._app = app
+        self.app = app
         self._pauses = pauses
         self._budget = budget
         self.models = tuple(models)
@@ -160,6 +165,7 @@ class Conversations:
         Raises:
             StoreError: the database cannot be read.
         """
+        await self.agents.there.wait()
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
             agent = self._answering(row, spots).name
@@ -173,6 +179,7 @@ class Conversations:
         Raises:
             StoreError: the database cannot be read.
         """
+        await self.agents.there.wait()
         async with self._database.read() as connection:
             return self._answering(await _session(connection, session_id), spots)
 
@@ -185,6 +192,7 @@ class Conversations:
         Raises:
             StoreError: it could not be kept.
         """
+        await self.agents.there.wait()
         if agent not in self.agents.offered(spots):
             return False
         chosen = None if agent == self.agents.at(spots) else agent
@@ -197,6 +205,7 @@ class Conversations:
         Raises:
             StoreError: the database cannot be read.
         """
+        await self.agents.there.wait()
         async with self._database.read() as connection:
             row = await _session(connection, session_id)
         return self._known(row.model if row is not None else None, self._answering(row, spots).name)
@@ -369,7 +378,7 @@ class Conversations:
 
     def _new(self, session_id: str, place: str) -> dict[str, Any]:
         now = time.time()
-        return {"id": session_id, "app": self._app, "user_id": place, "created_at": now, "updated_at": now}
+        return {"id": session_id, "app": self.app, "user_id": place, "created_at": now, "updated_at": now}
 
     def _answering(self, row: sa.Row[Any] | None, spots: Sequence[str]) -> Answering:
         chosen = row.agent if row is not None else None

@@ -1,21 +1,25 @@
 """How an answer ends that the model did not bring to its end."""
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING
 
-from google.genai.types import FinishReason
+if TYPE_CHECKING:
+    from google.genai.types import FinishReason
 
-#: The model's safety rules ended the answer.
+#: The model's safety rules ended the answer: names of `FinishReason`.
 BLOCKED = frozenset(
     {
-        FinishReason.SAFETY,
-        FinishReason.RECITATION,
-        FinishReason.LANGUAGE,
-        FinishReason.BLOCKLIST,
-        FinishReason.PROHIBITED_CONTENT,
-        FinishReason.SPII,
-        FinishReason.IMAGE_SAFETY,
-        FinishReason.IMAGE_PROHIBITED_CONTENT,
-        FinishReason.IMAGE_RECITATION,
+        "SAFETY",
+        "RECITATION",
+        "LANGUAGE",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "IMAGE_SAFETY",
+        "IMAGE_PROHIBITED_CONTENT",
+        "IMAGE_RECITATION",
     }
 )
 
@@ -28,7 +32,7 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}(?!.*`)|~{3,})(.*)$", re.MULTILINE)
 
 def ended(text: str, finish: FinishReason | None) -> str:
     """`text` as people read it: with a sentence behind it, if the model broke off there for a known reason."""
-    if finish is FinishReason.MAX_TOKENS:
+    if finish == "MAX_TOKENS":
         return f"{closed(text)}\n\n{CUT_OFF}"
     if finish in BLOCKED:
         return f"{closed(text)}\n\n{WITHHELD}"

@@ -3,6 +3,8 @@
 What they are called is people's and models' to choose. Outside, each has a name that leads nowhere else.
 """
 
+from __future__ import annotations
+
 import asyncio
 import mimetypes
 import os
@@ -10,14 +12,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from google.genai import types
 
 from core.sessions.record import REFERENCE, parsed
 from core.store.database import Database
 from core.store.schema import artifacts, blobs
+
+if TYPE_CHECKING:
+    from google.genai import types
 
 #: The most characters of a name that are kept.
 _NAME = 80

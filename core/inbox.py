@@ -17,7 +17,7 @@ from core.entries import BEGUN, KEPT, comes_behind
 from core.errors import StoreError
 from core.inbound import Inbound
 from core.rates import BOUNDLESS, LIMITED, Limited, Rates
-from core.sessions.service import SessionService, ensure_session
+from core.sessions.lives import begin_generation, ensure_session
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
@@ -58,6 +58,9 @@ class Inbox:
     delivers again what is not acknowledged; a channel whose platform says it only once comes again by itself. A
     press of a button is acknowledged before `again` and comes but once, so that waits for the database.
 
+    Attributes:
+        app: the one that conversations are kept under.
+
     Args:
         rates: how many answers people may ask for.
         pauses: seconds between the tries of `again` while the database is away.
@@ -66,7 +69,6 @@ class Inbox:
     def __init__(
         self,
         database: Database,
-        service: SessionService,
         turns: Turns,
         worker: Worker,
         *,
@@ -76,9 +78,8 @@ class Inbox:
     ) -> None:
         self._database = database
         self._turns = turns
-        self._service = service
         self._worker = worker
-        self._app = app
+        self.app = app
         self._rates = rates
         self._pauses = pauses
 
@@ -112,7 +113,7 @@ class Inbox:
 
     async def _accept(self, inbound: Inbound) -> Accepted:
         kept = {
-            "the_app": self._app,
+            "the_app": self.app,
             "the_worker": self._turns.worker,
             "the_key": inbound.event_key,
             "the_session": inbound.session_id,
@@ -128,9 +129,32 @@ class Inbox:
             rows = await self._database.run(KEPT, **kept)
         if not rows:
             async with self._database.write() as connection:
-                await ensure_session(connection, app=self._app, user_id=inbound.place, session_id=inbound.session_id)
+                await ensure_session(connection, app=self.app, user_id=inbound.place, session_id=inbound.session_id)
             return Accepted.KNOWN
         return Accepted.WAITS if rows[0][0] else Accepted.NEXT
+
+    async def limited(self, event_key: str, *, author: str, place: str) -> Limited | None:
+        """Whether a message would be one too many now; one that is known is not.
+
+        Raises:
+            StoreError: it cannot be seen.
+        """
+        if not self._rates:
+            return None
+        async with self._database.read() as connection:
+            if await is_known(connection, event_key):
+                return None
+            until = await self._rates.spent_until(connection, author=author, place=place)
+        return None if until is None else Limited(until)
+
+    async def knows(self, event_key: str) -> bool:
+        """Whether a message was here before.
+
+        Raises:
+            StoreError: it cannot be seen.
+        """
+        async with self._database.read() as connection:
+            return await is_known(connection, event_key)
 
     async def again(self, turn_id: str, *, author: str | None, kind: Again) -> Became:
         """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
@@ -301,7 +325,7 @@ class Inbox:
             return Accepted.KNOWN
         # who comes second in a session waits here until the first is done
         generation = await ensure_session(
-            connection, app=self._app, user_id=inbound.place, session_id=inbound.session_id
+            connection, app=self.app, user_id=inbound.place, session_id=inbound.session_id
         )
         waits = sa.select(comes_behind(inbound.session_id, inbound.event_key))
         is_behind = (await connection.execute(waits)).scalar_one()
@@ -318,7 +342,7 @@ class Inbox:
             What else waited.
         """
         await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None, receipt=None))
-        generation = await self._service.begin_generation(connection, session_id)
+        generation = await begin_generation(connection, session_id)
         here = inbox.c.session == session_id
         later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
         await connection.execute(sa.update(inbox).where(later).values(generation=generation))

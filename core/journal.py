@@ -1,24 +1,32 @@
 """The journal of tool calls: which had begun when a run broke off, and what came of those that ended."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
-from google.adk.events.event_actions import EventActions
-from google.genai import types
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.fence import Fence, hold
+from core.late import Late
 from core.sessions.record import jsonable
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import tool_calls, turns
+
+if TYPE_CHECKING:
+    from google.adk.events.event_actions import EventActions
+    from google.genai import types
+else:
+    EventActions = Late("google.adk.events.event_actions", "EventActions")
+    types = Late("google.genai.types")
 
 T = TypeVar("T")
 

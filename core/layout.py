@@ -15,6 +15,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import BaseNode
 
 from core.errors import ParleyError, SettingsError
+from core.folders import folder_of
 
 _LAYOUT = (
     "it must have `app` or `root_agent` in agent.py or __init__.py, or be described in root_agent.yaml: "
@@ -44,23 +45,8 @@ def load_app(agent: str, plugins: Sequence[BasePlugin] = ()) -> App:
         raise SettingsError(f"AGENT={agent}: {_told(error, agent)}") from error
 
 
-def dotenv(agent: str) -> Path | None:
-    """The `.env` that belongs to an agent: the nearest one in its folder or above, as ADK looks for it."""
-    folder = _folder(agent)
-    above = [folder, *folder.parents] if folder is not None else []
-    return next((each / ".env" for each in above if (each / ".env").is_file()), None)
-
-
-def _folder(agent: str) -> Path | None:
-    """The folder that is meant, if it is one; a file in it may be named as well."""
-    path = Path(agent).expanduser().resolve()
-    if path.is_file() and path.name in ("agent.py", "__init__.py", "root_agent.yaml"):
-        path = path.parent
-    return path if path.is_dir() else None
-
-
 def _loaded(agent: str) -> App:
-    folder = _folder(agent)
+    folder = folder_of(agent)
     if folder is not None:
         found, name = _from_folder(agent, folder), folder.name
     elif os.sep in agent or agent.startswith("."):
@@ -145,7 +131,7 @@ def _told(error: BaseException, agent: str) -> str:
         return f"{Path(cause.filename).name}, line {cause.lineno}: it is not Python ({type(cause).__name__})"
     if isinstance(cause, ParleyError):
         return str(cause)
-    folder = _folder(agent)
+    folder = folder_of(agent)
     for frame in reversed(traceback.extract_tb(cause.__traceback__)):
         if folder is not None and folder in Path(frame.filename).parents:
             return f"{Path(frame.filename).relative_to(folder)}, line {frame.lineno}, raises {type(cause).__name__}"

@@ -1,9 +1,18 @@
 """What a file is, and in which shape a model gets it: as its bytes, or as text."""
 
+from __future__ import annotations
+
 import re
 from mimetypes import guess_type
+from typing import TYPE_CHECKING
 
-from google.genai import types
+from core.late import Late
+
+if TYPE_CHECKING:
+    from google.genai import types
+else:
+    types = Late("google.genai.types")
+
 
 #: What has bytes that say what it is: where in a file, which ones, and what they stand for.
 _MAGIC = (

@@ -4,6 +4,8 @@ A `Meter` is one run's. It is found from wherever in the run a model is called: 
 tool, or by a tool itself.
 """
 
+from __future__ import annotations
+
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -11,14 +13,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any
-
-from google.adk.events.event import Event
-from google.adk.models.llm_response import LlmResponse
-from google.genai import types
+from typing import TYPE_CHECKING, Any
 
 from core import metrics
 from core.models.provider import Usage
+
+if TYPE_CHECKING:
+    from google.adk.events.event import Event
+    from google.adk.models.llm_response import LlmResponse
+    from google.genai import types
 
 #: What a stored event is marked with: whose run it is of, and which model has said it.
 _MARK = "parley_call"
@@ -63,7 +66,7 @@ class ModelCall:
         return {name: value for name, value in asdict(self).items() if value}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "ModelCall":
+    def from_json(cls, data: Mapping[str, Any]) -> ModelCall:
         """Read what `to_json` made."""
         known = {each.name for each in fields(cls)}
         return cls(**{"model": "", **{name: value for name, value in data.items() if name in known}})
@@ -136,7 +139,7 @@ class Meter:
         """What an answer is marked with, so that a later attempt at the run knows that it has to count it."""
         return {_MARK: {"turn": self.turn, "part": self._part}}
 
-    def after(self) -> "Meter":
+    def after(self) -> Meter:
         """One for what is asked for the same turn when it has ended."""
         other = Meter(self.turn)
         other.day, other.place, other.people = self.day, self.place, self.people

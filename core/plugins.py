@@ -13,6 +13,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 
 from core.asks import allow, rule_on
+from core.config import TOOL_SECONDS
 from core.errors import ToolError
 from core.journal import Call, Entry, Journal
 from core.models.choice import ChosenRun
@@ -21,7 +22,7 @@ from core.results import told
 from core.secrets import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
-from core.tools import TOOL_SECONDS, ToolAdapter, contain, is_allowed, is_idempotent
+from core.tools import ToolAdapter, contain, is_allowed, is_idempotent
 from core.visitors import NOBODY, SPEAKER, Speaker
 from core.visitors import told as told_of
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -20,6 +20,7 @@ from core.secrets import traced
 from core.store.database import Database
 from core.store.schema import reservations, spending, turns
 from core.store.upsert import insert_of
+from core.sums import By
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,6 @@ EVERY = 60.0
 #: Of all days.
 FIRST, LAST = "0001-01-01", "9999-12-31"
 
-By = Literal["person", "place", "model", "day"]
 
 _SUMS = ("calls", "input", "output", "cached", "unpriced", "cost")
 

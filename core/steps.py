@@ -19,7 +19,7 @@ from core.errors import ContentBlockedError, ProviderError
 from core.events import StreamEvent
 from core.models.adapter import NO_CONTENT
 from core.models.attempts import takes_back
-from core.models.messages import fenced, written
+from core.models.code import fenced, written
 
 #: ADK: the name of the call by which a workflow, or a model, asks the user for something.
 _INPUT = "adk_request_input"

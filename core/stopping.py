@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
-from core.sessions.service import hold_session
+from core.sessions.lives import hold_session
 from core.store.schema import approvals, inbox, turns
 from core.turns import STOP, Turns
 from core.waiting import answered_by, is_under_way, is_waiting, readable

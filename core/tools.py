@@ -21,14 +21,12 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
+from core.config import TOOL_SECONDS
 from core.errors import ToolError
 from core.visitors import Person, permits
 
 #: Tools have threads of their own: one that hangs must not take those by which names are resolved.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
-
-#: How long a call may take, in seconds, unless it is told otherwise.
-TOOL_SECONDS = 120.0
 
 #: What the names of our plugins begin with.
 OURS = "parley_"

@@ -17,7 +17,8 @@ from google.adk.sessions import Session
 from google.adk.tools.base_tool import BaseTool
 from google.adk.workflow import Workflow
 
-from core.agent import DEFAULT_NAME, AgentConfig, make_app, ours
+from core.agent import make_app, ours
+from core.config import DEFAULT_NAME, AgentConfig
 from core.events import StreamEvent
 from core.journal import Journal
 from core.models.adapter import ModelAdapter

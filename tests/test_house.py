@@ -29,7 +29,7 @@ HOMES = {
     "pygments": ["sandbox/page/markdown.py"],
     "textual": ["sandbox/terminal"],
     "watchfiles": ["bot/sandbox.py"],
-    "typer": ["bot/cli.py", "bot/keeping.py", "bot/operator.py"],
+    "typer": ["bot/cli.py", "bot/commands.py", "bot/keeping.py", "bot/operator.py"],
 }
 
 

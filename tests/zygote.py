@@ -23,8 +23,8 @@ from typing import Any, Self
 
 import httpcore2
 
+from sandbox.environment import inherited
 from tests import trust
-from tests.environment import inherited
 
 #: Seconds that the imports may take.
 WARM_TIMEOUT = 120.0
@@ -33,6 +33,8 @@ WARM_TIMEOUT = 120.0
 LATE = (
     "aiosqlite",
     "anyio._backends._asyncio",
+    "channels.discord.channel",
+    "channels.slack.channel",
     "asyncpg",
     "google.adk.tools.google_search_tool",
     "google.adk.tools.vertex_ai_search_tool",
@@ -120,7 +122,8 @@ class Zygote:
 def _warm(mould: str) -> Callable[..., None]:
     """Import what the program would import, and run what it would run once."""
     live: Callable[..., None] = import_module(mould).live
-    from bot import app, cli  # noqa: F401, PLC0415 - behind what the mould does to imports, as all of these
+    # behind what the mould does to imports, as all of these
+    from bot import answering, app, cli, keeping, logs, metrics, operator  # noqa: F401, PLC0415
     from core.models import openai  # noqa: F401, PLC0415
     from core.warming import warm_up  # noqa: PLC0415
 

@@ -9,12 +9,14 @@ from benchmarks.replies.stage import DiscordStage, Question, SlackStage
 from channels.buttons import EXTRAS, growing, under_answer
 from channels.channel import Surface
 from channels.discord.api import DiscordApi
-from channels.discord.login import DiscordSettings, make_client
+from channels.discord.login import make_client
+from channels.discord.settings import DiscordSettings
 from channels.discord.surface import DiscordSurface
 from channels.receipts import Receipts
 from channels.reply import Reply
 from channels.slack.api import SlackApi
-from channels.slack.login import SlackSettings, client
+from channels.slack.login import client
+from channels.slack.settings import SlackSettings
 from channels.slack.streams import LIFETIME, Streams, StreamSurface
 from channels.words import ENGLISH
 

@@ -15,9 +15,10 @@ from channels.context import Context
 from channels.door import Door
 from channels.downloads import Check, Fetched, UnreadableFileError
 from core import garbage
-from core.agent import AgentConfig, make_app
+from core.agent import make_app
 from core.approvals import Approvals
 from core.background import Background
+from core.config import AgentConfig
 from core.conversations import Conversations
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
@@ -234,7 +235,7 @@ async def at_work(
         garbage.settle()
         tasks = [asyncio.create_task(lease.keep(), name="lease"), asyncio.create_task(worker.run(), name="worker")]
         try:
-            yield Crew(database, Inbox(database, sessions, turns, worker, app=app.name), turns)
+            yield Crew(database, Inbox(database, turns, worker, app=app.name), turns)
         finally:
             await worker.stop(0.1)
             tasks[0].cancel()

@@ -8,9 +8,8 @@ from pydantic_settings import NoDecode
 
 from bot.settings.part import Part
 from bot.settings.values import address, read, revealed, several
-from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, AgentConfig
+from core.config import DEFAULT_INSTRUCTION, DEFAULT_NAME, NAME, NAME_RULE, TOOL_SECONDS, AgentConfig
 from core.models.catalog import Endpoints
-from core.tools import TOOL_SECONDS
 
 DEFAULT_MODEL = "gemini-3.5-flash"
 

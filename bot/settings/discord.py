@@ -7,7 +7,7 @@ from pydantic_settings import NoDecode
 
 from bot.settings.part import Part
 from bot.settings.values import address, ids
-from channels.discord.login import DISCORD_API, DiscordSettings, Sessions
+from channels.discord.settings import DISCORD_API, DiscordSettings, Sessions
 
 _DISCORD_APPS = "https://discord.com/developers/applications"
 

@@ -6,9 +6,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from bot.settings.part import Part
 from bot.settings.values import SLACK_APPS, address, begins, revealed
-from channels.slack.hearing import Direct
-from channels.slack.login import MOST_PROMPTS, PROMPTS, Mode, SlackSettings
-from channels.slack.streams import Streaming
+from channels.slack.settings import MOST_PROMPTS, PROMPTS, Direct, Mode, SlackSettings, Streaming
 from core.vault import SHORTEST_KEY
 
 

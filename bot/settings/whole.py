@@ -20,7 +20,7 @@ from channels.gaps import Bounds
 from channels.words import spoken
 from core.conversations import Follow
 from core.errors import SettingsError
-from core.layout import dotenv
+from core.folders import dotenv
 from core.secrets import remember
 
 #: What is missing when there is no platform to run on.

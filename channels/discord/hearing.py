@@ -7,8 +7,8 @@ from typing import Any
 import discord
 
 from channels.discord.api import SPOKEN
-from channels.discord.login import DiscordSettings, Sessions
 from channels.discord.said import names_in, passed_on, said, says_nothing
+from channels.discord.settings import DiscordSettings, Sessions
 from channels.discord.text import without_mention
 from channels.intake import Call
 from core.inbound import Attachment, Inbound, storable

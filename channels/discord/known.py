@@ -6,7 +6,8 @@ from typing import Any
 import aiohttp
 import discord
 
-from channels.discord.login import DiscordSettings, log_in, make_client
+from channels.discord.login import log_in, make_client
+from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 
 

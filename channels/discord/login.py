@@ -2,16 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import aiohttp
 import discord
 
 from channels.discord.invite import link
+from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
-
-DISCORD_API = "https://discord.com/api/v10"
 
 #: Seconds that logging in may take, with all that discord.py tries again by itself.
 LOGIN_TIMEOUT = 40.0
@@ -19,38 +17,10 @@ LOGIN_TIMEOUT = 40.0
 #: Seconds from which on a wait that Discord asks for is told to us instead of being slept out inside a call.
 LONG_WAIT = 30.0
 
-#: Whose conversation a channel is.
-Sessions = Literal["shared", "user"]
-
 #: How many servers are told by name.
 _NAMED = 3
 
 _WHERE = "at https://discord.com/developers/applications, your app, under Bot"
-
-
-@dataclass(frozen=True, slots=True)
-class DiscordSettings:
-    """How to reach Discord.
-
-    Attributes:
-        guilds: the ids of the servers that are served; all of them if none is given.
-        sessions: whether a channel is one conversation, or one for each person in it.
-        auto_thread: whether each new question in a channel is answered in a thread of its own.
-        free_channels: the ids of channels in which the bot is called without being mentioned.
-        silent: whether what the bot posts notifies nobody.
-        ping_after: after how many seconds the end of an answer is told to who asked; 0 for never.
-        shards: over how many connections the servers are spread; 0 for as many as Discord recommends.
-    """
-
-    bot_token: str = field(repr=False)
-    api_url: str = DISCORD_API
-    guilds: frozenset[int] = frozenset()
-    sessions: Sessions = "shared"
-    auto_thread: bool = False
-    free_channels: frozenset[int] = frozenset()
-    silent: bool = False
-    ping_after: float = 0.0
-    shards: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from channels.slack.groups import Groups, is_group
 from channels.slack.hearing import NAME, Change, called_by_edit, changed, hear, lacks_files, session_id, team_of
 from channels.slack.history import History
 from channels.slack.http import Requests
-from channels.slack.login import SlackSettings, client, verify
+from channels.slack.login import client, verify
 from channels.slack.names import Names
 from channels.slack.oauth import Installing
 from channels.slack.people import People
@@ -40,7 +40,8 @@ from channels.slack.prompts import suggest
 from channels.slack.proof import PROOF_INTERVAL, Proof
 from channels.slack.reactions import receipts, send_away
 from channels.slack.sessions import Sessions
-from channels.slack.shortcuts import Shortcuts
+from channels.slack.settings import SlackSettings
+from channels.slack.shortcuts import WAYS, Shortcuts
 from channels.slack.socket import PING_INTERVAL, Sockets
 from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
@@ -97,7 +98,7 @@ class SlackChannel:
         self._settings = settings
         self._sessions = Sessions(self._api)
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
-        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away, ways=WAYS)
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
@@ -114,7 +115,7 @@ class SlackChannel:
         commands, take = self._intake.commands, self._gaps.hear
         self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
         self._shortcuts = Shortcuts(
-            self._surface_of, self._names, self._private, commands, take, direct=settings.direct
+            self._surface_of, self._names, self._private, self._intake, take, direct=settings.direct
         )
         self._deeds = Deeds(
             desk,

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from channels.intake import MOMENT, Call
 from channels.slack.said import passed_on, said
+from channels.slack.settings import Direct
 from channels.slack.text import titled, users_named, without_mention
 from core.inbound import Attachment, Inbound, storable
 from core.visitors import BOT, Spot, Visitor
@@ -19,9 +20,6 @@ _SPOKEN = {None, "file_share", "thread_broadcast"}
 #: What of a file says where its bytes are.
 _SOURCE = ("id", "url_private_download", "file_access")
 
-
-#: Direct messages: each one that is in no thread begins a conversation (`thread`), or all of them are one (`single`).
-Direct = Literal["thread", "single"]
 
 #: What stands for the thread in the session of direct messages that are one conversation.
 _SINGLE = "dm"

@@ -6,7 +6,8 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.login import SlackSettings, client
+from channels.slack.login import client
+from channels.slack.settings import SlackSettings
 from core.errors import SettingsError
 
 #: By the kind, the method that tells of one, and what that calls it.

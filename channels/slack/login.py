@@ -1,15 +1,11 @@
 """How the app gets into a workspace: what it needs for that, and whether what it has will do."""
 
-from dataclasses import dataclass, field
-from typing import Literal
-
 import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.slack.api import is_passing, refusal
-from channels.slack.hearing import Direct
-from channels.slack.streams import Streaming
+from channels.slack.settings import SlackSettings
 from core.errors import SettingsError
 
 #: Seconds that one call of the Web API may take.
@@ -39,59 +35,12 @@ SCOPES = frozenset(
 #: What it does without where it is not granted; the manifest asks for it as well.
 WISHES = frozenset({"usergroups:read"})
 
-#: What is suggested unless it is told otherwise.
-PROMPTS = (
-    "What can you help me with?",
-    "Summarize a text for me",
-    "Draft a reply for me",
-    "Explain something to me step by step",
-)
-
-#: Slack: the most prompts that may be suggested.
-MOST_PROMPTS = 4
-
 _WHERE = "at https://api.slack.com/apps, your app"
 _WHERE_BOT_TOKEN = f"It begins with xoxb- and is found {_WHERE}, under OAuth & Permissions."
 _WHERE_APP_TOKEN = (
     f"It begins with xapp-, needs the scope connections:write, and is made {_WHERE}, under Basic Information."
 )
 _WHERE_SCOPES = f"Add them {_WHERE}, under OAuth & Permissions, and install the app again."
-
-
-#: How Slack reaches the app: by sockets that the app opens, or by requests.
-Mode = Literal["socket", "http"]
-
-
-@dataclass(frozen=True, slots=True)
-class SlackSettings:
-    """How to reach a workspace, or several, and how to be there.
-
-    Attributes:
-        bot_token: of the one workspace; empty if there may be several, in which the app is installed by OAuth.
-        app_token: opens sockets.
-        prompts: what is suggested to say to the bot.
-        signing_secret: what requests are signed with.
-        sockets: how many are held.
-        external: whether people from other workspaces are served, with whom a channel is shared.
-        client_id, client_secret: the app's, by which it gets the tokens of several workspaces.
-        answers_bots: whether other bots are answered.
-        bot_loop_limit: how often in a row, without a person in between.
-    """
-
-    bot_token: str = field(repr=False)
-    app_token: str = field(repr=False)
-    api_url: str = "https://slack.com/api/"
-    streaming: Streaming = "auto"
-    direct: Direct = "thread"
-    prompts: tuple[str, ...] = PROMPTS
-    answers_bots: bool = False
-    bot_loop_limit: int = 5
-    mode: Mode = "socket"
-    signing_secret: str = field(default="", repr=False)
-    sockets: int = 1
-    external: bool = False
-    client_id: str = ""
-    client_secret: str = field(default="", repr=False)
 
 
 def client(settings: SlackSettings) -> AsyncWebClient:

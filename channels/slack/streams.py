@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from channels.budget import Budget
 from channels.calls import PassingError, RefusedError
@@ -20,15 +20,13 @@ from channels.receipts import Receipts
 from channels.slack.api import SlackApi
 from channels.slack.blocks import below
 from channels.slack.sessions import Sessions
+from channels.slack.settings import Streaming
 from channels.slack.surface import SlackSurface
 from channels.slack.text import inert
 from channels.slack.tiers import TIER_2, TIER_4
 from channels.words import PLACEHOLDER
 
 log = logging.getLogger(__name__)
-
-#: `auto`: each reply as serves it best; `native`: by streams as long as Slack takes them; `edit`: by edits.
-Streaming = Literal["auto", "native", "edit"]
 
 #: A stream dies after about five minutes and at about 11,000 bytes; it is stopped well before, in seconds and bytes.
 LIFETIME = 240.0

@@ -22,8 +22,9 @@ from core.errors import (
     ProviderStalledError,
     ProviderUnavailableError,
 )
+from core.models.code import written
 from core.models.faults import reading, status_error, told
-from core.models.messages import safe_name, written
+from core.models.messages import safe_name
 from core.models.provider import (
     IMAGES,
     PDF,

@@ -12,9 +12,8 @@ from typing import Any
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
+from core.models.code import written
 from core.models.provider import Media, Message, Part, Role, Text, Thought, ToolCall, ToolResult
-
-_TICKS = re.compile("`{3,}")
 
 #: Answers a call whose own result was never stored.
 INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
@@ -203,21 +202,6 @@ def _convert(part: types.Part) -> Part | None:
         return None
     kind = Thought if part.thought else Text
     return kind(clean_text(text), signature)
-
-
-def written(part: types.Part) -> str:
-    """What a part says: its text, the code that was run for its model, or what came of that."""
-    if part.executable_code is not None:
-        return fenced(part.executable_code.code or "", "python")
-    if part.code_execution_result is not None:
-        return fenced(part.code_execution_result.output or "")
-    return part.text or ""
-
-
-def fenced(code: str, language: str = "") -> str:
-    """Code, or what looks like it, as a part of a text."""
-    fence = "`" * (max(map(len, _TICKS.findall(code)), default=2) + 1)
-    return f"\n{fence}{language}\n{code.rstrip()}\n{fence}\n"
 
 
 def _media(response: types.FunctionResponse) -> Iterable[Media]:

@@ -5,11 +5,19 @@ The parts of a message and the pieces of a stream are the same types: a `Text` i
 a `Text` in a stream is the next piece of one.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from google.genai import types
+from core.late import Late
+
+if TYPE_CHECKING:
+    from google.genai.types import FinishReason, GenerateContentConfig
+else:
+    GenerateContentConfig = Late("google.genai.types", "GenerateContentConfig")
+    FinishReason = Late("google.genai.types", "FinishReason")
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -97,8 +105,8 @@ class Request:
     model: str
     messages: Sequence[Message]
     tools: Sequence[ToolSpec] = ()
-    config: types.GenerateContentConfig = field(default_factory=types.GenerateContentConfig)
-    tell: "Callable[[Usage], None]" = field(default=lambda _usage: None, repr=False, compare=False)
+    config: GenerateContentConfig = field(default_factory=GenerateContentConfig)
+    tell: Callable[[Usage], None] = field(default=lambda _usage: None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,7 @@ class Usage:
 class Done:
     """The model has said all: the last event of a good stream."""
 
-    finish: types.FinishReason = types.FinishReason.STOP
+    finish: FinishReason = field(default_factory=lambda: FinishReason.STOP)
     usage: Usage = field(default_factory=Usage)
 
 

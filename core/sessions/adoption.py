@@ -11,6 +11,12 @@ from core.store.schema import sessions
 log = logging.getLogger(__name__)
 
 
+async def home(database: Database) -> str | None:
+    """The app that conversations are kept under; none if there is no conversation."""
+    async with database.read() as connection:
+        return await connection.scalar(sa.select(sessions.c.app).limit(1))
+
+
 async def adopt(database: Database, agents: Agents) -> None:
     """Have the agents that run now go on with the conversations of those that do not.
 

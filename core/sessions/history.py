@@ -1,15 +1,22 @@
 """What of a conversation is sent to the model: as much as fits, and nothing that a model would refuse."""
 
+from __future__ import annotations
+
 import logging
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from google.adk.events.event import Event
-from google.genai import types
-
+from core.late import Late
 from core.sessions.record import CallIds, role_of
+
+if TYPE_CHECKING:
+    from google.adk.events.event import Event
+    from google.genai import types
+else:
+    Event = Late("google.adk.events.event", "Event")
+    types = Late("google.genai.types")
 
 logger = logging.getLogger(__name__)
 

@@ -1,18 +1,26 @@
 """An ADK event as a row of `messages`, and a row as an ADK event."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from google.adk.events.event import Event
-from google.genai import types
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from core.models.messages import written
+from core.late import Late
+from core.models.code import written
+
+if TYPE_CHECKING:
+    from google.adk.events.event import Event
+    from google.genai import types
+else:
+    Event = Late("google.adk.events.event", "Event")
+    types = Late("google.genai.types")
 
 logger = logging.getLogger(__name__)
 

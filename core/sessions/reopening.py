@@ -1,17 +1,24 @@
 """Going on with a run that broke off: what it has stored becomes the newest of its session."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.late import Late
 from core.sessions.history import INTERRUPTED, answering
 from core.sessions.record import columns, measured, parsed, reference, references, to_row
 from core.store.schema import approvals, artifacts, blobs, memories, messages, tool_calls
 from core.tokens import estimate
+
+if TYPE_CHECKING:
+    from google.adk.events.event import Event
+else:
+    Event = Late("google.adk.events.event", "Event")
 
 #: ADK: the names of the calls that ask a person.
 _QUESTIONS = ("adk_request_confirmation", "adk_request_credential")
@@ -97,14 +104,14 @@ class _Stored:
     event: Event
 
     @classmethod
-    def of(cls, row: sa.Row[Any]) -> "_Stored":
+    def of(cls, row: sa.Row[Any]) -> _Stored:
         values = dict(row._mapping)
         id_ = values.pop("id")
         event = parsed(row.event, id_) or Event(author=row.author, invocation_id=row.invocation_id)
         return cls(id_, values, event)
 
     @classmethod
-    def new(cls, event: Event, beside: "_Stored") -> "_Stored":
+    def new(cls, event: Event, beside: _Stored) -> _Stored:
         """A row of the same run that is not stored yet."""
         words, tokens = measured(event)
         new = columns(to_row(event), tokens + estimate(words))

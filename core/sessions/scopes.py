@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from google.adk.sessions import State
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.sessions.record import jsonable
@@ -16,8 +15,9 @@ from core.store.upsert import insert_or_update
 
 log = logging.getLogger(__name__)
 
-#: What keys begin with, by scope.
-PREFIXES = {"app": State.APP_PREFIX, "user": State.USER_PREFIX, "session": ""}
+#: ADK: what keys begin with, by scope; and those of what is not kept.
+PREFIXES = {"app": "app:", "user": "user:", "session": ""}
+TEMPORARY = "temp:"
 
 
 def owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
@@ -35,7 +35,7 @@ async def write(connection: AsyncConnection, of: Mapping[str, str], delta: Mappi
     rows = []
     for key, value in jsonable(dict(delta)).items():
         scope = next(scope for scope, prefix in PREFIXES.items() if key.startswith(prefix))
-        if not key.startswith(State.TEMP_PREFIX):
+        if not key.startswith(TEMPORARY):
             rows.append({"scope": scope, "owner": of[scope], "key": key.removeprefix(PREFIXES[scope]), "value": value})
     await insert_or_update(connection, state, *rows)
 

@@ -1,7 +1,6 @@
 """ADK's sessions in our database."""
 
 import asyncio
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,7 +15,6 @@ from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
 from pydantic import PrivateAttr
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import DamagedSessionError, StoreError
 from core.fence import Fence
@@ -24,22 +22,15 @@ from core.sessions import scopes
 from core.sessions.appending import Appender
 from core.sessions.extent import Extent
 from core.sessions.history import is_user_message, sendable
+from core.sessions.lives import begin_generation, begin_life, forget, life_of
 from core.sessions.loading import Life, Loader, opened
 from core.sessions.record import is_state_only, measured, media_size, stored
 from core.sessions.spoken import Spoken
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import (
-    approvals,
-    artifacts,
-    blobs,
-    feedback,
-    memories,
     messages,
     sessions,
-    state,
-    tool_calls,
-    turns,
 )
 from core.tokens import TokenCounter
 
@@ -131,7 +122,7 @@ class SessionService(BaseSessionService):
         owners = scopes.owners(app_name, user_id, session_id)
         try:
             async with self._database.write() as connection:
-                row = await _begin_life(connection, app=self._home or app_name, user_id=user_id, session_id=session_id)
+                row = await begin_life(connection, app=self._home or app_name, user_id=user_id, session_id=session_id)
                 await scopes.write(connection, owners, state or {})
                 known = await scopes.read(connection, owners)
                 return _session(session_id, _life(row, app_name), row.updated_at, known)
@@ -186,10 +177,10 @@ class SessionService(BaseSessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         async with self._database.write() as connection:
-            row = await _life_of(connection, session_id)
+            row = await life_of(connection, session_id)
             if row is None or (row.app, row.user_id) != (self._home or app_name, user_id):
                 return
-            await _forget(connection, session_id)
+            await forget(connection, session_id)
             await connection.execute(sa.delete(sessions).where(sessions.c.id == session_id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
@@ -266,18 +257,7 @@ class SessionService(BaseSessionService):
             The new generation; None if there is no such session.
         """
         async with self._database.write() as connection:
-            return await self.begin_generation(connection, session_id)
-
-    async def begin_generation(self, connection: AsyncConnection, session_id: str) -> int | None:
-        """`reset`, as a part of the caller's transaction."""
-        await connection.execute(
-            sa.update(sessions)
-            .where(sessions.c.id == session_id)
-            .values(generation=sessions.c.generation + 1, updated_at=time.time())
-        )
-        await _forget(connection, session_id)
-        row = await _life_of(connection, session_id)
-        return None if row is None else int(row.generation)
+            return await begin_generation(connection, session_id)
 
     async def _persist(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
         """Do `work` on a session, again for as long as the database is away."""
@@ -287,61 +267,6 @@ class SessionService(BaseSessionService):
             raise
         except (ValueError, TypeError, AttributeError) as error:  # what the columns hold is not what belongs there
             raise DamagedSessionError(f"session {session_id}: what is stored of it cannot be read") from error
-
-
-async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> int:
-    """Make sure that a session is there, and keep it from all others until the end of the transaction.
-
-    Returns:
-        Its generation.
-
-    Raises:
-        StoreError: the id is another app's or user's.
-        IntegrityError: another transaction has just done the same; try again.
-    """
-    row = await _life_of(connection, session_id, is_kept=True)
-    if row is None:
-        row = await _begin_life(connection, app=app, user_id=user_id, session_id=session_id)
-    if (row.app, row.user_id) != (app, user_id):
-        raise StoreError(f"session {session_id} belongs to another app or place")
-    return int(row.generation)
-
-
-async def hold_session(connection: AsyncConnection, session_id: str | None) -> int | None:
-    """Keep a session from all others until the end of the transaction, if it is there.
-
-    Returns:
-        Its generation.
-    """
-    row = await _life_of(connection, session_id, is_kept=True)
-    return None if row is None else int(row.generation)
-
-
-async def _begin_life(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> sa.Row[Any]:
-    now = time.time()
-    insert = sa.insert(sessions).returning(sessions)
-    new = {"id": session_id, "app": app, "user_id": user_id, "created_at": now, "updated_at": now}
-    row: sa.Row[Any] = (await connection.execute(insert, new)).one()
-    return row
-
-
-async def _life_of(connection: AsyncConnection, session_id: str | None, *, is_kept: bool = False) -> sa.Row[Any] | None:
-    """A session's row, if it is there; `is_kept` from all others until the end of the transaction."""
-    query = sa.select(sessions).where(sessions.c.id == session_id)
-    return (await connection.execute(query.with_for_update() if is_kept else query)).one_or_none()
-
-
-async def _forget(connection: AsyncConnection, session_id: str) -> None:
-    its_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
-    await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(its_turns)))
-    await connection.execute(sa.delete(approvals).where(approvals.c.session == session_id))
-    await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
-    await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
-    its_files = (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)
-    await connection.execute(sa.delete(artifacts).where(its_files))
-    await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
-    await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
-    await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
 
 
 def _life(row: sa.Row[Any], app: str) -> Life:

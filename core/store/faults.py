@@ -1,15 +1,10 @@
 """What a database or its driver says when something is wrong, in the words of this house."""
 
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from asyncpg.exceptions import (
-    IntegrityConstraintViolationError,
-    InterfaceError,
-    InternalClientError,
-    PostgresError,
-)
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -43,9 +38,14 @@ _ADVICE = {
     "TooManyConnectionsError": "all connections of the server are taken: lower DATABASE_CONNECTIONS",
 }
 
-#: What is raised when a database cannot be used. asyncpg: an internal error, when a server says in the middle of
-#: something else that it ends the connection.
-_FAULTS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error, PostgresError, InterfaceError, InternalClientError)
+#: What is raised when a database cannot be used.
+_FAULTS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
+
+
+def _of_postgres(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
+    """Those errors of asyncpg's, and others; where it is not at work, and not imported, the others alone."""
+    exceptions = sys.modules.get("asyncpg.exceptions")
+    return (*other, *(getattr(exceptions, name) for name in names)) if exceptions is not None else other
 
 
 @contextmanager
@@ -60,9 +60,10 @@ def store_errors() -> Iterator[None]:
         yield
     except IntegrityError:
         raise
-    except (sqlite3.IntegrityError, IntegrityConstraintViolationError) as error:
+    except _of_postgres("IntegrityConstraintViolationError", other=(sqlite3.IntegrityError,)) as error:
         raise IntegrityError(None, None, error) from error
-    except _FAULTS as error:
+    # asyncpg: an internal error, when a server says in the middle of something else that it ends the connection
+    except _of_postgres("PostgresError", "InterfaceError", "InternalClientError", other=_FAULTS) as error:
         fault: BaseException = error
         while fault.__cause__ is not None:
             fault = fault.__cause__
@@ -77,12 +78,10 @@ def store_errors() -> Iterator[None]:
 
 
 def _passes(fault: BaseException) -> bool:
-    match fault:
-        case sqlite3.Error():
-            return getattr(fault, "sqlite_errorname", "").startswith(_SQLITE_PASSING)
-        case PostgresError():
-            return not (fault.sqlstate or "").startswith(_POSTGRES_LASTING)
-        case InterfaceError():
-            return not isinstance(fault, ValueError)  # an argument that it cannot send
-        case _:
-            return True
+    if isinstance(fault, sqlite3.Error):
+        return getattr(fault, "sqlite_errorname", "").startswith(_SQLITE_PASSING)
+    if isinstance(fault, _of_postgres("PostgresError")):
+        return not (getattr(fault, "sqlstate", "") or "").startswith(_POSTGRES_LASTING)
+    if isinstance(fault, _of_postgres("InterfaceError")):
+        return not isinstance(fault, ValueError)  # an argument that it cannot send
+    return True

@@ -174,6 +174,10 @@ class DiscordSandbox(People):
         """Take permissions from a person in the whole server: interactions tell of them."""
         self._guild.denied.setdefault(self._user(user).id, set()).update(permissions)
 
+    def expel(self) -> None:
+        """Let the bot be in no server, as it is before it is invited: who connects is told of none."""
+        self._guild.roles.left.add(self.bot_id)
+
     def open_group(self, name: str, *users: User | str) -> Channel:
         """Direct messages of several people: no bot can be in them; people use there what they have installed."""
         return self._guild.add_group(name, map(self._user, users))
@@ -243,7 +247,7 @@ class DiscordSandbox(People):
         """What is left of the rate limits that calls have counted in."""
         return self._limits.budgets() if self._limits else []
 
-    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 10) -> T:  # noqa: ASYNC109 (the message)
+    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
         """Return what `predicate` gives as soon as it is truthy.
 
         Raises:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from channels import words
 from channels.buttons import Wish, button
 from channels.channel import File, Surface
-from channels.commands import Asker
+from channels.commands import Asker, Ways
 from channels.desk import Desk
 from channels.door import Door
 from channels.intake import Call, Intake
@@ -26,13 +26,11 @@ from core.inbox import Inbox
 from core.ledger import Ledger
 from core.prices import Prices
 from core.refusals import Refusals
-from core.sessions.service import SessionService
 from core.spending import Spending
 from core.states import Ended
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import feedback, inbox, sessions
-from core.tokens import TokenCounter
 from core.turn import Turn
 from core.visitors import NOWHERE, Visitor
 from core.worker import Worker
@@ -40,6 +38,9 @@ from tests.channels.wiring import BUDGET, MODELS, successor
 from tests.inbounds import inbound
 
 ADA = Visitor("test", "ada")
+
+#: No slash commands, and no menus.
+WAYS = Ways({}, "", lambda _: ())
 
 
 class Place:
@@ -62,8 +63,7 @@ class Place:
         await migrate(self.database)
         self.turns = await successor(self.database)
         worker = self.worker = Worker(self.turns, self._answer)
-        service = SessionService(self.database, TokenCounter(folder), agent="parley")
-        self.inbox = Inbox(self.database, service, self.turns, worker, app="parley", pauses=(0.01,))
+        self.inbox = Inbox(self.database, self.turns, worker, app="parley", pauses=(0.01,))
         self.conversations = Conversations(
             self.database, self.turns, worker, app="parley", models=MODELS, budget=BUDGET, pauses=(0.01,)
         )
@@ -86,7 +86,7 @@ class Place:
             self.door,
             follow,
         )
-        self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale, self._whisper)
+        self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale, self._whisper, ways=WAYS)
 
     async def _whisper(self, message: Inbound, text: str) -> None:
         self.whispered.append((message.author, text))

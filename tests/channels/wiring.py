@@ -18,11 +18,12 @@ from channels.context import TOKENS, Context
 from channels.desk import Desk
 from channels.door import Door, Rules
 from channels.gaps import Bounds
-from core.agent import AgentConfig, make_app, ours
+from core.agent import make_app, ours
 from core.agents import Agent, Agents
 from core.approvals import ASKER, Approvals
 from core.artifacts import Artifacts
 from core.caps import Caps, Limits
+from core.config import AgentConfig
 from core.conversations import Conversations, Follow
 from core.errands import Errands
 from core.errors import StoreError
@@ -150,7 +151,7 @@ async def core_of(
                 await answerer.answer(turn)
 
         worker = Worker(turns, answer)
-        inbox = Inbox(database, sessions, turns, worker, app=app.name, rates=rates)
+        inbox = Inbox(database, turns, worker, app=app.name, rates=rates)
         conversations = Conversations(
             database, turns, worker, app=app.name, models=models, budget=BUDGET, agents=agents
         )
@@ -227,7 +228,7 @@ class Wired:
 
     async def settled(self, count: int) -> list[Any]:
         """The turns, once so many have ended."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while True:
                 rows = await self.turn_rows()
                 if sum(row.finished_at is not None for row in rows) >= count:
@@ -236,7 +237,7 @@ class Wired:
 
     async def at_rest(self, count: int) -> list[Any]:
         """The messages that were accepted, once there are so many and each of them has come to its end."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while True:
                 over = {row.id for row in await self.turn_rows() if row.finished_at is not None}
                 rows = await self.inbox_rows()

@@ -9,7 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
-from core.agent import DEFAULT_NAME
+from core.config import DEFAULT_NAME
 from core.inbound import Inbound
 from core.sessions.history import is_user_message
 from core.sessions.service import SessionService

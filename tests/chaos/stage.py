@@ -13,8 +13,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from core.agent import DEFAULT_NAME
-from core.sessions.service import ensure_session
+from core.config import DEFAULT_NAME
+from core.sessions.lives import ensure_session
 from core.store.database import Database
 from core.store.schema import channels
 from sandbox.discord import DiscordSandbox

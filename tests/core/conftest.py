@@ -12,10 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.errors import StoreError
 from core.inbox import Inbox
 from core.lease import Lease
-from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.statement import Statement
-from core.tokens import TokenCounter
 from core.turn import Turn
 from core.turns import Turns
 from core.worker import Worker
@@ -101,6 +99,5 @@ async def never(turn: Turn) -> None:
 
 
 @pytest.fixture
-def inbox(database: Faulty, turns: Turns, tmp_path: Path) -> Inbox:
-    sessions, worker = SessionService(database, TokenCounter(tmp_path)), Worker(turns, never)
-    return Inbox(database, sessions, turns, worker, app="app", pauses=(0.001, 0.001))
+def inbox(database: Faulty, turns: Turns) -> Inbox:
+    return Inbox(database, turns, Worker(turns, never), app="app", pauses=(0.001, 0.001))

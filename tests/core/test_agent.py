@@ -3,7 +3,8 @@
 import pytest
 from google.adk.agents import LlmAgent
 
-from core.agent import DEFAULT_INSTRUCTION, DEFAULT_NAME, AgentConfig, make_app
+from core.agent import make_app
+from core.config import DEFAULT_INSTRUCTION, DEFAULT_NAME, AgentConfig
 from core.errors import SettingsError
 from core.sessions.record import DEFAULT_AGENT
 from core.tools import adapt, current_time

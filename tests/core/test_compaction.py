@@ -13,9 +13,10 @@ from google.adk.models import BaseLlm
 from google.genai import types
 
 from core import compaction as compactions
-from core.agent import AgentConfig, make_app, ours
+from core.agent import make_app, ours
 from core.caps import Caps, Limits
 from core.compaction import Compaction
+from core.config import AgentConfig
 from core.frames import OPEN
 from core.inbox import Inbox
 from core.journal import Journal

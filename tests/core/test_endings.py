@@ -15,7 +15,7 @@ def test_an_answer_that_the_token_limit_cut_off_says_so() -> None:
     assert ended("Once upon", FinishReason.MAX_TOKENS) == f"Once upon\n\n{CUT_OFF}"
 
 
-@pytest.mark.parametrize("finish", sorted(BLOCKED))
+@pytest.mark.parametrize("finish", [FinishReason(name) for name in sorted(BLOCKED)])
 def test_so_does_one_whose_rest_was_withheld(finish: FinishReason) -> None:
     assert ended("Once upon", finish) == f"Once upon\n\n{WITHHELD}"
 

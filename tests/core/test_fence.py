@@ -14,13 +14,15 @@ from google.adk.events.event_actions import EventActions
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.agent import AgentConfig, make_app, ours
+from core.agent import make_app, ours
+from core.config import AgentConfig
 from core.errors import TurnLostError
 from core.inbox import Inbox
 from core.journal import Call, Journal
 from core.models.provider import Done, Text, ToolCall
 from core.runtime import AgentRuntime
 from core.sessions.history import INTERRUPTED
+from core.sessions.lives import begin_generation
 from core.sessions.service import SessionService, StoredSession
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
@@ -80,7 +82,7 @@ def sessions(database: Slow, tmp_path: Path) -> SessionService:
 @pytest.fixture
 async def turn(inbox: Inbox, turns: Turns) -> Turn:
     """One that `turns` has claimed."""
-    inbox._app = APP
+    inbox.app = APP
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     return turn
@@ -298,8 +300,8 @@ async def test_wherever_the_lease_ends_in_the_middle_the_history_is_one_run_and_
         assert crew.paid == 1 or (crew.paid == 0 and response == {"error": INTERRUPTED})
         turn = replace(turn, generation=turn.generation + 1)
         async with database.write() as connection:  # all is as it was before
-            await sessions.begin_generation(connection, SESSION)
-            anew = {"owner": turns.worker, "attempt": turn.attempt, "generation": turn.generation}
+            await begin_generation(connection, SESSION)
+            anew = {"owner": turns.worker, "claims": turn.claim, "generation": turn.generation}
             await connection.execute(sa.update(turns_table).values(**anew))
         await turns._lease.take()
     assert {"statement", "transaction"} == set(met)

@@ -13,7 +13,7 @@ from core.again import Refused
 from core.errors import StoreError
 from core.inbound import Attachment, Inbound
 from core.inbox import Accepted, Inbox
-from core.sessions.service import ensure_session
+from core.sessions.lives import ensure_session
 from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import turns as turns_table

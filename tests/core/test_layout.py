@@ -12,7 +12,8 @@ from google.adk.models import registry as adks
 
 from core.agent import ours
 from core.errors import SettingsError
-from core.layout import agents, dotenv, load_app
+from core.folders import dotenv
+from core.layout import agents, load_app
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints
 from core.models.choice import Choice

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from core.agent import AgentConfig, make_app
+from core.agent import make_app
+from core.config import AgentConfig
 from core.errors import SettingsError
 from core.mcp import McpServer, load_servers
 from core.models.provider import Done, ProviderEvent, ToolCall, ToolResult

@@ -14,7 +14,8 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.agent import DEFAULT_NAME, ours
+from core.agent import ours
+from core.config import DEFAULT_NAME
 from core.errors import ProviderUnavailableError
 from core.metering import BROKEN_OFF, Meter, ModelCall, calls_in
 from core.models.adapter import ModelAdapter

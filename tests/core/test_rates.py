@@ -10,10 +10,8 @@ from core.again import Refused
 from core.inbox import Accepted, Inbox
 from core.lease import Lease
 from core.rates import LIMITED, Limited, Rate, Rates
-from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import inbox as table
-from core.tokens import TokenCounter
 from core.turns import Turns
 from core.worker import Worker
 from tests.inbounds import inbound
@@ -26,13 +24,12 @@ async def workers(database: Database, tmp_path: Path) -> Workers:
     lease = Lease(database)
     await lease.take()
     turns = Turns(database, lease)
-    service = SessionService(database, TokenCounter(tmp_path), agent="parley")
 
     async def nobody(turn: object) -> None:
         raise AssertionError(turn)
 
     def make(rates: Rates) -> Inbox:
-        return Inbox(database, service, turns, Worker(turns, nobody), app="parley", rates=rates)
+        return Inbox(database, turns, Worker(turns, nobody), app="parley", rates=rates)
 
     return make
 

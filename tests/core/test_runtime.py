@@ -14,7 +14,8 @@ from google.adk.apps import App
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from core.agent import AgentConfig, make_app
+from core.agent import make_app
+from core.config import AgentConfig
 from core.endings import CUT_OFF, WITHHELD
 from core.errors import (
     ContentBlockedError,

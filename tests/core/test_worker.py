@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from core import worker
 from core.inbox import Inbox
-from core.sessions.service import SessionService
-from core.tokens import TokenCounter
+from core.store.schema import turns as turns_table
 from core.turn import Turn
 from core.turns import ANEW, LOST, RESET, SHUTDOWN, STOP, Turns
 from core.worker import Worker
@@ -27,7 +27,7 @@ class Bench:
         self.database = database
         self.turns = turns
         self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._rest, rest=0.05)
-        self.inbox = Inbox(database, SessionService(database, TokenCounter(folder)), turns, self.worker, app="app")
+        self.inbox = Inbox(database, turns, self.worker, app="app")
         self.begun: list[Turn] = []
         self.began_at: list[float] = []
         self.ended: list[str] = []
@@ -74,12 +74,12 @@ class Bench:
 
 @asynccontextmanager
 async def working(
-    tmp_path: Path, *, limit: int = 100, poll: float = 60, url: str | None = None
+    tmp_path: Path, *, limit: int = 100, poll: float = 60, url: str | None = None, seconds: float = 30
 ) -> AsyncIterator[Bench]:
     database = Faulty(url or f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     if url is None:
         await tables.lay(database)
-    bench = Bench(database, await worker_on(database), tmp_path, limit=limit, poll=poll)
+    bench = Bench(database, await worker_on(database, seconds=seconds), tmp_path, limit=limit, poll=poll)
     run = asyncio.create_task(bench.worker.run())
     try:
         yield bench
@@ -219,9 +219,8 @@ async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
 
 async def test_what_another_process_accepted_is_found_without_being_told(tmp_path: Path) -> None:
     async with working(tmp_path, poll=0.01) as bench:
-        service = SessionService(bench.database, TokenCounter(tmp_path))
         deaf = Worker(bench.turns, bench._answer)
-        await Inbox(bench.database, service, bench.turns, deaf, app="app").accept(inbound())
+        await Inbox(bench.database, bench.turns, deaf, app="app").accept(inbound())
         await bench.until(lambda: bench.begun)
 
 
@@ -286,19 +285,26 @@ async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path:
         assert bench.ended == ["just claimed"]
 
 
-async def test_what_another_worker_has_taken_is_ended_without_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_another_worker_has_taken_is_ended_without_a_word_and_counts_as_begun_once(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "WATCH", 0.01)
-    async with working(tmp_path) as bench:
+    is_shared = database_url.startswith("postgresql")
+    async with working(tmp_path, url=database_url if is_shared else None, seconds=0.3) as bench:
         bench.go_on = asyncio.Event()
         await bench.inbox.accept(inbound())
         await bench.until(lambda: bench.begun)
-        await bench.turns._lease.give_up()
+        if is_shared:  # nobody lengthens its lease: it stands still
+            await asyncio.sleep(0.3)
+        else:
+            await bench.turns._lease.give_up()
         other = await worker_on(bench.database)
         (taken,) = await other.claim(1)
-        await bench.until(lambda: bench.stops)
+        assert taken.attempt == 2
+        await bench.worker.stop(5)
         assert bench.stops == [(LOST,)]
+        async with bench.database.read() as connection:
+            assert (await connection.execute(sa.select(turns_table.c.attempt))).scalars().all() == [1]
         await other.end(taken, "failed")
 
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from channels.slack.login import PROMPTS
 from channels.slack.manifest import manifest
+from channels.slack.settings import PROMPTS
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import discord_of, nothing_stays_and_nobody_waits

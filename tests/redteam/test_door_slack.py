@@ -17,6 +17,7 @@ from core.store.schema import metadata
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
+from tests.presses import with_button
 
 
 def echo(asked: Any) -> str:
@@ -125,6 +126,11 @@ async def test_people_from_outside_and_other_bots_are_nobody_until_they_are_name
         for user in ("eve", "ada"):
             question = await bot.ask(user, "general", "again")
             await bot.shows(question, partial(contains, f"heard: {user}: again"))
+    async with running(slack, tmp_path, echo, external=True) as bot:
+        question = await bot.ask("eve", "general", "and now")
+        await bot.shows(question, partial(contains, "heard: eve: and now"))
+        sessions = {row.session for row in await bot.turn_rows()}
+        assert {session.split(":")[1] for session in sessions} == {slack.team_id}, "it belongs to who has the bot"
 
 
 async def test_a_user_group_opens_the_door_and_what_cannot_be_looked_up_opens_nothing(
@@ -175,8 +181,7 @@ async def test_who_asks_too_often_hears_once_when_he_may_go_on_and_loses_nothing
         for n in range(2):
             await bot.shows(asked[n], partial(contains, f"heard: ada: question {n}"))
         assert whispers(bot, "ada") == [words.ENGLISH(words.TOO_OFTEN, minutes=60)]
-        (answer,) = [m for m in bot.thread(asked[0]) if m.user == slack.bot_user_id]
-        await slack.press("ada", answer, answer.buttons[words.REGENERATE])
+        await slack.press("ada", *await with_button(slack, words.REGENERATE, lambda: bot.thread(asked[0])))
         await slack.wait_for(lambda: len(whispers(bot, "ada")) == 2)
         assert len(bot.model.requests) == 3
 

@@ -16,7 +16,8 @@ from channels.discord import gateway, shards
 from channels.discord.api import DiscordApi
 from channels.discord.channel import DiscordChannel
 from channels.discord.invite import permissions
-from channels.discord.login import DiscordSettings, log_in, make_client
+from channels.discord.login import log_in, make_client
+from channels.discord.settings import DiscordSettings
 from channels.door import Door, Rules
 from channels.gaps import Bounds
 from channels.reply import MOST_MESSAGES

@@ -5,7 +5,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from channels.discord import login
-from channels.discord.login import DiscordSettings, Standing, verify
+from channels.discord.login import Standing, verify
+from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
 from tests.channels.discord.conftest import echo, running, settings_of

@@ -17,9 +17,9 @@ from channels.reply import MOST_MESSAGES
 from channels.slack import socket
 from channels.slack.channel import SlackChannel
 from channels.slack.http import PATH
-from channels.slack.login import PROMPTS, SlackSettings, client
+from channels.slack.login import client
 from channels.slack.manifest import manifest
-from channels.slack.streams import Streaming
+from channels.slack.settings import PROMPTS, SlackSettings, Streaming
 from core.conversations import Follow
 from core.vault import Vault
 from sandbox.slack import Message, SlackSandbox

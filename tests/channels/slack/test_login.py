@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.login import SlackSettings, client, verify
+from channels.slack.login import client, verify
+from channels.slack.settings import SlackSettings
 from core.errors import SettingsError
 from sandbox.slack import SlackSandbox
 

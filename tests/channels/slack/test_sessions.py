@@ -10,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.slack import sessions
 from channels.slack.api import SlackApi
-from channels.slack.login import PROMPTS
+from channels.slack.settings import PROMPTS
 from core.frames import END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox

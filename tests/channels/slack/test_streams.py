@@ -14,7 +14,8 @@ from channels.planner import Planner
 from channels.reply import Reply
 from channels.slack.api import SlackApi
 from channels.slack.reactions import receipts
-from channels.slack.streams import MOST_BYTES, Card, Streaming, Streams, StreamSurface
+from channels.slack.settings import Streaming
+from channels.slack.streams import MOST_BYTES, Card, Streams, StreamSurface
 from channels.slack.surface import LIMITS, SlackSurface
 from channels.words import ENGLISH, PLACEHOLDER
 from sandbox.models import Say

@@ -12,9 +12,9 @@ import pytest
 import sqlalchemy as sa
 
 from channels.slack import workspaces
-from channels.slack.login import PROMPTS
 from channels.slack.manifest import manifest
 from channels.slack.oauth import INSTALL_PATH, REDIRECT_PATH
+from channels.slack.settings import PROMPTS
 from core.errors import SettingsError
 from core.store.schema import vault
 from sandbox.slack import Message, SlackSandbox

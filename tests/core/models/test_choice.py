@@ -9,7 +9,8 @@ from google.adk.agents.base_agent import BaseAgent
 from google.adk.apps import App
 from google.adk.tools.agent_tool import AgentTool
 
-from core.agent import DEFAULT_NAME, AgentConfig, make_app
+from core.agent import make_app
+from core.config import DEFAULT_NAME, AgentConfig
 from core.errors import SettingsError
 from core.models.adapter import ModelAdapter
 from core.models.catalog import Endpoints

@@ -12,7 +12,8 @@ from google.adk.apps import App
 from google.adk.models import LlmRequest
 from google.genai import types
 
-from core.agent import DEFAULT_NAME, AgentConfig, make_app, ours
+from core.agent import make_app, ours
+from core.config import DEFAULT_NAME, AgentConfig
 from core.errors import (
     ContentBlockedError,
     ProviderAuthError,

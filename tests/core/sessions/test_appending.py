@@ -15,6 +15,7 @@ from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import SessionResetError, StoreError
+from core.sessions.lives import begin_generation
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import blobs, messages, state
@@ -128,7 +129,7 @@ async def test_what_a_reset_began_first_keeps_out_is_not_stored(service: Session
     for event in (said("late"), image()):
         session = await load(service)
         async with database.write() as connection:
-            await service.begin_generation(connection, "s")
+            await begin_generation(connection, "s")
             appending = asyncio.create_task(service.append_event(session, event))
             await asyncio.wait([appending], timeout=0.05)
             assert not appending.done()

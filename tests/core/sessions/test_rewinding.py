@@ -8,7 +8,7 @@ from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.workflow import Workflow
 
-from core.agent import DEFAULT_NAME
+from core.config import DEFAULT_NAME
 from core.journal import Call, Journal
 from core.models.provider import Done, Text, ToolCall
 from core.sessions.reopening import correction_of, rewind

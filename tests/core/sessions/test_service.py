@@ -15,7 +15,8 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
 from core.errors import SessionResetError, StoreError
-from core.sessions.service import SessionService, ensure_session
+from core.sessions.lives import ensure_session
+from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import blobs, messages, metadata, sessions, state
 from core.store.statement import Statement

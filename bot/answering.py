@@ -1,0 +1,117 @@
+"""What answers what is said: the agents, their models, and who shows what they say.
+
+To import it is to import ADK, which takes longer than all else at a start.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from google.adk.apps import App
+from google.adk.plugins import BasePlugin
+
+from bot.agent import Crew, make_choice, make_crew, summing
+from bot.hearing import Answers, Hearing
+from bot.money import check_prices
+from bot.process import FEED
+from bot.settings import LOCAL_MODEL, Settings
+from channels.answer import Answerer
+from channels.apologies import Apologies
+from channels.context import Context
+from core.artifacts import Artifacts
+from core.caps import Caps
+from core.compaction import Compaction
+from core.journal import Journal
+from core.memories import Memories
+from core.runtime import AgentRuntime
+from core.sessions.adoption import adopt
+from core.sessions.service import SessionService
+from core.store.database import Database
+from core.summarizer import Summarizer
+from core.tokens import TokenCounter
+from core.turn import Turn
+from core.warming import warm_up
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answers]:
+    """The agents, loaded and warm, for as long as this is entered.
+
+    Raises:
+        SettingsError: one of them, or a model, cannot be had.
+    """
+    database, prices, turns, desk = hearing.database, hearing.prices, hearing.turns, hearing.desk
+    async with AsyncExitStack() as stack:
+        warming = asyncio.create_task(asyncio.to_thread(_warm), name="warming")
+        stack.callback(warming.cancel)
+        choice = await asyncio.to_thread(make_choice, settings)
+        stack.push_async_callback(choice.aclose)
+        check_prices(settings, prices, choice.asked)
+        watching = list[BasePlugin]()
+        if FEED in os.environ:
+            from bot.feed import feeding  # noqa: PLC0415 - only the sandbox asks for it
+
+            watching = await stack.enter_async_context(feeding(database, prices))
+        crew = make_crew(settings, choice, Journal(database), watching)
+        home = crew.agents.default
+        desk.inbox.app = desk.conversations.app = home
+        desk.conversations.models = crew.agents.known[home].models
+        await adopt(database, crew.agents)
+        desk.conversations.agents.come(crew.agents)
+        if LOCAL_MODEL in choice.asked:
+            log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
+        counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
+        runtimes = {name: _runtime(app, crew, database, counter, settings) for name, app in crew.apps.items()}
+        for runtime in runtimes.values():
+            stack.push_async_callback(runtime.aclose)
+        caps = Caps(database, prices, desk.spending, settings.limits)
+        compaction = Compaction(
+            database,
+            turns,
+            hearing.lease,
+            Summarizer(summing(settings, crew, choice), counter),
+            caps,
+            wake=hearing.worker.wake,
+            budget=settings.history_tokens if settings.summaries else None,
+        )
+        stack.push_async_callback(compaction.aclose)
+        answerer = Answerer(
+            runtimes[home],
+            turns,
+            hearing.channels,
+            desk.conversations,
+            Context(database, counter.count, most=settings.context_tokens),
+            approvals=desk.approvals,
+            door=desk.door,
+            apologies=Apologies(desk.spending, settings.admins),
+            time_limit=settings.turn_seconds,
+            most_messages=settings.reply_max_messages,
+            most_attempts=settings.turn_max_attempts,
+            extras=frozenset(settings.reply_buttons),
+            allowance=settings.allowance,
+            others=runtimes,
+        )
+
+        async def answer(turn: Turn) -> None:
+            async with caps.over(turn.meter):
+                await compaction.beside(turn, answerer.answer)
+
+        await warming
+        await adopt(database, crew.agents)  # again: a message may have been kept under the old name in that very moment
+        yield Answers(answer, answerer.reshow, answerer.reask)
+
+
+def _warm() -> None:
+    asyncio.run(warm_up())
+
+
+def _runtime(app: App, crew: Crew, database: Database, counter: TokenCounter, settings: Settings) -> AgentRuntime:
+    root = app.root_agent.name if app.root_agent else ""
+    sessions = SessionService(database, counter, budget=settings.history_tokens, agent=root, home=crew.agents.default)
+    return AgentRuntime(
+        app, sessions, artifacts=Artifacts(database), memory=Memories(database), lines=crew.lines.get(app.name, {})
+    )

@@ -1,0 +1,33 @@
+"""What takes long to import, and is imported when it is used.
+
+ADK and its types take over a second. Where only annotations and the insides of functions name them, a module has them
+late, so that what needs no agent (the command line, and hearing what is said) does not wait for one.
+"""
+
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+
+class Late:
+    """A module, or what has a name in one, which is imported when anything is asked of it.
+
+    Args:
+        module: where it is.
+        name: of what is meant in it; empty for the module itself.
+    """
+
+    def __init__(self, module: str, name: str = "") -> None:
+        self._module = module
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._meant, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._meant(*args, **kwargs)
+
+    @cached_property
+    def _meant(self) -> Any:
+        module = import_module(self._module)
+        return getattr(module, self._name) if self._name else module

@@ -1,0 +1,99 @@
+"""The lives of sessions: how one begins, is held, and starts over."""
+
+import time
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from core.errors import StoreError
+from core.store.schema import (
+    approvals,
+    artifacts,
+    blobs,
+    feedback,
+    memories,
+    messages,
+    sessions,
+    state,
+    tool_calls,
+    turns,
+)
+
+
+async def ensure_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> int:
+    """Make sure that a session is there, and keep it from all others until the end of the transaction.
+
+    Returns:
+        Its generation.
+
+    Raises:
+        StoreError: the id is another app's or user's.
+        IntegrityError: another transaction has just done the same; try again.
+    """
+    row = await life_of(connection, session_id, is_kept=True)
+    if row is None:
+        row = await begin_life(connection, app=app, user_id=user_id, session_id=session_id)
+    if (row.app, row.user_id) != (app, user_id):
+        raise StoreError(f"session {session_id} belongs to another app or place")
+    return int(row.generation)
+
+
+async def hold_session(connection: AsyncConnection, session_id: str | None) -> int | None:
+    """Keep a session from all others until the end of the transaction, if it is there.
+
+    Returns:
+        Its generation.
+    """
+    row = await life_of(connection, session_id, is_kept=True)
+    return None if row is None else int(row.generation)
+
+
+async def begin_generation(connection: AsyncConnection, session_id: str) -> int | None:
+    """Start a session over: its messages, its own state and its bytes go; what the app and the user have for state
+    stays. Whatever still runs on it can store nothing more.
+
+    Returns:
+        The new generation; None if there is no such session.
+    """
+    await connection.execute(
+        sa.update(sessions)
+        .where(sessions.c.id == session_id)
+        .values(generation=sessions.c.generation + 1, updated_at=time.time())
+    )
+    await forget(connection, session_id)
+    row = await life_of(connection, session_id)
+    return None if row is None else int(row.generation)
+
+
+async def begin_life(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> sa.Row[Any]:
+    """A new session's row.
+
+    Raises:
+        IntegrityError: there is one with that id.
+    """
+    now = time.time()
+    insert = sa.insert(sessions).returning(sessions)
+    new = {"id": session_id, "app": app, "user_id": user_id, "created_at": now, "updated_at": now}
+    row: sa.Row[Any] = (await connection.execute(insert, new)).one()
+    return row
+
+
+async def life_of(connection: AsyncConnection, session_id: str | None, *, is_kept: bool = False) -> sa.Row[Any] | None:
+    """A session's row, if it is there; `is_kept` from all others until the end of the transaction."""
+    query = sa.select(sessions).where(sessions.c.id == session_id)
+    return (await connection.execute(query.with_for_update() if is_kept else query)).one_or_none()
+
+
+async def forget(connection: AsyncConnection, session_id: str) -> None:
+    """Delete all that is stored of a session in this life, but for what was said and waits, and its turns."""
+    its_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
+    await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(its_turns)))
+    await connection.execute(sa.delete(approvals).where(approvals.c.session == session_id))
+    await connection.execute(sa.delete(messages).where(messages.c.session == session_id))
+    await connection.execute(sa.delete(blobs).where(blobs.c.session == session_id))
+    its_files = (artifacts.c.scope == "session") & (artifacts.c.owner == session_id)
+    await connection.execute(sa.delete(artifacts).where(its_files))
+    await connection.execute(sa.delete(tool_calls).where(tool_calls.c.session == session_id))
+    await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
+    await connection.execute(sa.delete(state).where(state.c.scope == "session", state.c.owner == session_id))
