@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from core.late import Late
 from core.models.code import written
+from core.sessions.ids import CallIds
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event
@@ -268,21 +268,6 @@ class Rebuilder:
             for answer in answers
         ]
         return types.Content(role="function", parts=parts)
-
-
-class CallIds:
-    """Ids for calls that came without: `call_` and the tool's name, repeats counted."""
-
-    def __init__(self) -> None:
-        self._taken: Counter[str] = Counter()
-
-    def take(self, id_: str | None, name: str | None) -> str:
-        wanted = id_ or f"call_{name or 'tool'}"
-        self._taken[wanted] += 1
-        count = self._taken[wanted]
-        if count == 1:
-            return wanted
-        return self.take(f"{wanted}_{count}", name)
 
 
 def measured(event: Event) -> tuple[str, int]:
