@@ -6,7 +6,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures check warm clean
+.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures init check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -84,6 +84,9 @@ docs: .venv/docs
 # The pictures and the exchanges of the pages, from real runs.
 docs-pictures: .venv/ready $(WARM)
 	@.venv/bin/python docs/pictures/make.py
+
+init: .venv/ready
+	@.venv/bin/python -m bot init
 
 check: .venv/ready $(WARM)
 	@.venv/bin/python -m bot check
