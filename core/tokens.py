@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import tiktoken
+from tiktoken_ext.openai_public import o200k_base
 
 from core.errors import StoreError
 
@@ -44,7 +45,9 @@ class TokenCounter:
         self._encoding: tiktoken.Encoding | None = None
         if is_warm(folder):
             os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
-            self._encoding = tiktoken.get_encoding("o200k_base")
+            parts = o200k_base()
+            self._encoding = tiktoken.Encoding(**parts)
+            parts["mergeable_ranks"].clear()  # it has its own copy in Rust, and this one takes 30 MB
         else:
             logger.warning("no sound token vocabulary in %s: tokens are estimated; `parley warm` brings it", folder)
 
