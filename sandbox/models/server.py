@@ -86,11 +86,11 @@ class ScriptedServer(ABC):
         self._closing = True
         await self._runner.cleanup()
 
-    async def wait_for_requests(self, count: int = 1, seconds: float = 5) -> None:
+    async def wait_for_requests(self, count: int = 1, seconds: float = 20) -> None:
         """Wait until `count` requests have come."""
         await self._wait(lambda: len(self.requests) >= count, seconds)
 
-    async def wait_for_disconnects(self, count: int = 1, seconds: float = 5) -> None:
+    async def wait_for_disconnects(self, count: int = 1, seconds: float = 20) -> None:
         """Wait until the client has hung up on `count` answers."""
         await self._wait(lambda: self.disconnects >= count, seconds)
 

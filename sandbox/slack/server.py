@@ -326,7 +326,7 @@ class SlackSandbox(Hands):
         """What is left of the rate limits that calls have counted in."""
         return self._limits.budgets() if self._limits else []
 
-    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 10) -> T:  # noqa: ASYNC109 (the message)
+    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
         """Return what `predicate` gives as soon as it is truthy.
 
         Raises:

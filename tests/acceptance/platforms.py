@@ -13,6 +13,7 @@ from sandbox.slack import File as SlackFile
 from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
 from sandbox.slack import Version as SlackVersion
+from tests.presses import with_button
 
 T = TypeVar("T")
 
@@ -129,8 +130,8 @@ class SlackTalk:
         return list(self._own()[-1].buttons)
 
     async def press(self, label: str) -> bool:
-        message = next(message for message in reversed(self._own()) if label in message.buttons)
-        return await self._slack.press("ada", message, message.buttons[label])
+        message, action = await with_button(self._slack, label, self._own)
+        return await self._slack.press("ada", message, action)
 
     def receipts(self) -> int:
         return sum(len(message.reactions) for message in self._thread())
@@ -215,8 +216,8 @@ class DiscordTalk:
         return list(self._own()[-1].buttons)
 
     async def press(self, label: str) -> bool:
-        message = next(message for message in reversed(self._own()) if label in message.buttons)
-        seen = await self._discord.press("ada", message, message.buttons[label])
+        message, action = await with_button(self._discord, label, self._own)
+        seen = await self._discord.press("ada", message, action)
         return all(told.author.id == self._discord.bot_id for told in seen)
 
     def receipts(self) -> int:

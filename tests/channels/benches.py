@@ -13,6 +13,7 @@ from sandbox.slack import Message as SlackMessage
 from sandbox.slack import SlackSandbox
 from tests.channels.discord import conftest as discord_tests
 from tests.channels.slack import conftest as slack_tests
+from tests.presses import with_button
 
 PLATFORMS = ("slack", "discord")
 
@@ -91,8 +92,8 @@ class SlackTalk:
         return [m.text for m in self._own() if m.ephemeral_to == self.sandbox.people[user].id]
 
     async def press(self, label: str, *, user: str = "ada") -> None:
-        message = next(m for m in reversed(self.replies()) if label in m.buttons)
-        assert await self.sandbox.press(user, message, message.buttons[label])
+        message, action = await with_button(self.sandbox, label, self.replies)
+        assert await self.sandbox.press(user, message, action)
 
     def receipts(self) -> int:
         return sum(len(m.reactions) for m in self.sandbox.messages(self.channel))
@@ -132,8 +133,8 @@ class DiscordTalk:
         return [m.text for m in self._own() if m.ephemeral_to == self.sandbox.people[user]]
 
     async def press(self, label: str, *, user: str = "ada") -> None:
-        message = next(m for m in reversed(self.replies()) if label in m.buttons)
-        seen = await self.sandbox.press(user, message, message.buttons[label])
+        message, action = await with_button(self.sandbox, label, self.replies)
+        seen = await self.sandbox.press(user, message, action)
         assert not [m.text for m in seen if m.author.id != self.sandbox.bot_id]
 
     def receipts(self) -> int:

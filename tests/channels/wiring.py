@@ -228,7 +228,7 @@ class Wired:
 
     async def settled(self, count: int) -> list[Any]:
         """The turns, once so many have ended."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while True:
                 rows = await self.turn_rows()
                 if sum(row.finished_at is not None for row in rows) >= count:
@@ -237,7 +237,7 @@ class Wired:
 
     async def at_rest(self, count: int) -> list[Any]:
         """The messages that were accepted, once there are so many and each of them has come to its end."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while True:
                 over = {row.id for row in await self.turn_rows() if row.finished_at is not None}
                 rows = await self.inbox_rows()

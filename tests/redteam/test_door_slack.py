@@ -17,6 +17,7 @@ from core.store.schema import metadata
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
+from tests.presses import with_button
 
 
 def echo(asked: Any) -> str:
@@ -175,8 +176,7 @@ async def test_who_asks_too_often_hears_once_when_he_may_go_on_and_loses_nothing
         for n in range(2):
             await bot.shows(asked[n], partial(contains, f"heard: ada: question {n}"))
         assert whispers(bot, "ada") == [words.ENGLISH(words.TOO_OFTEN, minutes=60)]
-        (answer,) = [m for m in bot.thread(asked[0]) if m.user == slack.bot_user_id]
-        await slack.press("ada", answer, answer.buttons[words.REGENERATE])
+        await slack.press("ada", *await with_button(slack, words.REGENERATE, lambda: bot.thread(asked[0])))
         await slack.wait_for(lambda: len(whispers(bot, "ada")) == 2)
         assert len(bot.model.requests) == 3
 

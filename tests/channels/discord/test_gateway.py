@@ -133,8 +133,9 @@ async def test_an_answer_goes_on_while_the_socket_is_gone(server: DiscordSandbox
     async with running(server, tmp_path, [Say("half"), Pause(go_on), Say(" and half.")]) as bot:
         question = await bot.ask("ada", "general", "one")
         await server.wait_for(lambda: bot.calls(PATCH))
-        server.faults.refuse_handshakes(1)
+        server.faults.refuse_handshakes(1_000)
         await server.drop_sockets()
         go_on.set()
         await bot.says(question, "half and half.")
         assert server.connected == 0
+        server.faults.refuse_handshakes(0)
