@@ -15,7 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import tiktoken
-from tiktoken_ext.openai_public import o200k_base
+from tiktoken_ext.openai_public import o200k_base  # type: ignore[import-untyped] # a part of tiktoken, without types
 
 from core.errors import StoreError
 

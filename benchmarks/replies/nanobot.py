@@ -107,8 +107,8 @@ async def on_discord(stage: DiscordStage) -> AsyncIterator[Answering]:
     model, sandbox = Model(), stage.sandbox
     await model.start()
     with TemporaryDirectory() as home:
-        config = Path(home) / "config.json"
-        config.write_text(json.dumps(config(home, model.url, sandbox.bot_token)))
+        file = Path(home) / "config.json"
+        file.write_text(json.dumps(config(home, model.url, sandbox.bot_token)))
         packages = [word for package in PACKAGES for word in ("--with", package)]
         command = [uv, "run", "--no-project", "--python", "3.11", *packages, "python", "-c", PROGRAM]
         with (Path(home) / "log").open("wb") as log:
@@ -119,7 +119,7 @@ async def on_discord(stage: DiscordStage) -> AsyncIterator[Answering]:
                 home,
                 "gateway",
                 "--config",
-                str(config),
+                str(file),
                 stdout=log,
                 stderr=log,
             )

@@ -38,14 +38,24 @@ _ADVICE = {
     "TooManyConnectionsError": "all connections of the server are taken: lower DATABASE_CONNECTIONS",
 }
 
-#: What is raised when a database cannot be used.
-_FAULTS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
-
 
 def _of_postgres(*names: str) -> tuple[type[Exception], ...]:
     """Those errors of asyncpg's; none where it is not at work, and not imported."""
     exceptions = sys.modules.get("asyncpg.exceptions")
     return tuple(getattr(exceptions, name) for name in names) if exceptions is not None else ()
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What is raised where a row is not to be."""
+    return (sqlite3.IntegrityError, *_of_postgres("IntegrityConstraintViolationError"))
+
+
+def _faults() -> tuple[type[Exception], ...]:
+    """What is raised when a database cannot be used. asyncpg: an internal error, when a server says in the middle of
+    something else that it ends the connection.
+    """
+    own = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
+    return (*own, *_of_postgres("PostgresError", "InterfaceError", "InternalClientError"))
 
 
 @contextmanager
@@ -60,10 +70,9 @@ def store_errors() -> Iterator[None]:
         yield
     except IntegrityError:
         raise
-    except (sqlite3.IntegrityError, *_of_postgres("IntegrityConstraintViolationError")) as error:
+    except _refusals() as error:
         raise IntegrityError(None, None, error) from error
-    # asyncpg: an internal error, when a server says in the middle of something else that it ends the connection
-    except (*_FAULTS, *_of_postgres("PostgresError", "InterfaceError", "InternalClientError")) as error:
+    except _faults() as error:
         fault: BaseException = error
         while fault.__cause__ is not None:
             fault = fault.__cause__
