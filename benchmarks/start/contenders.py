@@ -1,6 +1,7 @@
 """Who is started: a command, and what it is told of the platforms."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from benchmarks.replies.nanobot import NAME as NANOBOT
 from benchmarks.replies.nanobot import PACKAGES, PROGRAM, config
+
+HERE = str(Path(__file__).parents[2])
 
 _BARE = Path(__file__).with_name("bare.py")
 
@@ -44,10 +47,14 @@ def _counting(_folder: Path) -> Mapping[str, str]:
     return {"TIKTOKEN_CACHE_DIR": str(_VOCABULARY)} if _VOCABULARY.exists() else {}
 
 
-def _parley(_platform: str, folder: Path, _settings: Mapping[str, str]) -> list[str]:
-    if _VOCABULARY.exists() and not (folder / ".parley").exists():
+def _parley(_platform: str, folder: Path, settings: Mapping[str, str]) -> list[str]:
+    """With a database that stands, as at each start but the first."""
+    if _VOCABULARY.exists():
         (folder / ".parley").mkdir()
         (folder / ".parley" / "tiktoken").symlink_to(_VOCABULARY)
+    environment = {**os.environ, "PYTHONPATH": HERE, **settings}
+    migrate = [sys.executable, "-m", "bot", "migrate"]
+    subprocess.run(migrate, cwd=folder, env=environment, check=True, capture_output=True)
     return [sys.executable, "-m", "bot", "run"]
 
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
-from benchmarks.start.contenders import Contender
+from benchmarks.start.contenders import HERE, Contender
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
@@ -22,7 +22,6 @@ _ANSWER = "Here I am."
 _PATIENCE, _IDLE = 120.0, 10.0
 
 _TICK = os.sysconf("SC_CLK_TCK")
-_HERE = str(Path(__file__).parents[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -
             await stack.enter_async_context(place.sandbox)
             settings |= place.settings
         command = contender.command(platform, folder, settings)
-        environment = {**os.environ, "PYTHONPATH": _HERE, **settings, **contender.more(folder)}
+        environment = {**os.environ, "PYTHONPATH": HERE, **settings, **contender.more(folder)}
         output = folder / "output"
         out = os.open(output, os.O_WRONLY | os.O_CREAT)
         stack.callback(os.close, out)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Program, With
-from tests.acceptance.platforms import Discord, Platform, Slack
+from tests.acceptance.platforms import Discord, Platform, Slack, Talk
 
 #: Tells at the end of a process what it has imported: Python runs a module of this name at its start.
 TELLTALE = """
@@ -75,16 +76,16 @@ async def test_a_command_imports_what_it_needs(tmp_path: Path) -> None:
 
     await asyncio.gather(
         ran("--help", 0, set()),
-        ran("manifest slack", 0, set()),
+        ran("manifest slack", 0, {"slack_bolt", "slack_sdk"}),
         ran("manifest discord", 0, {"discord"}),
-        ran("status", 1, {"alembic"}),
+        ran("status", 1, {"aiosqlite", "alembic"}),
     )
 
 
 async def test_what_is_not_configured_is_not_imported(
     tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
-    needs = {"aiosqlite", "alembic", "google.adk", "google.genai", "openai", "sqlalchemy", "tiktoken"}
+    needs = {"aiosqlite", "alembic", "google.adk", "google.genai", "openai", "sqlalchemy"}
     measured = {"opentelemetry.sdk", "prometheus_client"}
 
     async def ran(platform: Platform, more: Mapping[str, str], also: set[str]) -> None:
@@ -126,7 +127,6 @@ async def test_what_is_said_while_the_agent_is_loaded_is_kept_and_answered(
             await platform.wait_for(lambda: platform.is_connected, timeout=100)  # noqa: B023 - it is waited for here
             await talks[platform].say(text)
         await until(lambda: text in kept(tmp_path))
-        assert "ready" not in bot.log.partition(text)[2]
 
     async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
         places = {name: value for platform in platforms for name, value in platform.settings.items()}
@@ -136,23 +136,22 @@ async def test_what_is_said_while_the_agent_is_loaded_is_kept_and_answered(
             await start(bot, "first")
             (agent / "is").write_text("bad")
             assert await bot.wait() == 2
-            assert "AGENT=slow: agent.py, line 10, raises AssertionError" in bot.log
-            assert "Traceback" not in bot.log
+            assert bot.log.splitlines()[-1] == "AGENT=slow: agent.py, line 10, raises AssertionError"
             (agent / "is").unlink()
             await start(bot, "second")
             assert await bot.end(within=10) == 0
             (agent / "is").write_text("good")
             await bot.start()
             for platform in platforms:
-                said = talks[platform]
-                await platform.wait_for(lambda: said.replies() and is_told(said.replies()[-1].text), timeout=100)  # noqa: B023
+                await platform.wait_for(lambda: told(talks[platform]) == ["first", "second"], timeout=100)  # noqa: B023
             assert await bot.end() == 0
         finally:
             await bot.aclose()
 
 
-def is_told(text: str) -> bool:
-    return "first" in text and "second" in text
+def told(talk: Talk) -> list[str]:
+    """What the bot says that it has heard."""
+    return re.findall("first|second", " ".join(shown.text for shown in talk.replies()))
 
 
 def kept(folder: Path) -> str:
