@@ -38,24 +38,14 @@ _ADVICE = {
     "TooManyConnectionsError": "all connections of the server are taken: lower DATABASE_CONNECTIONS",
 }
 
+#: What is raised when a database cannot be used.
+_FAULTS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
 
-def _of_postgres(*names: str) -> tuple[type[Exception], ...]:
-    """Those errors of asyncpg's; none where it is not at work, and not imported."""
+
+def _of_postgres(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
+    """Those errors of asyncpg's, and others; where it is not at work, and not imported, the others alone."""
     exceptions = sys.modules.get("asyncpg.exceptions")
-    return tuple(getattr(exceptions, name) for name in names) if exceptions is not None else ()
-
-
-def _refusals() -> tuple[type[Exception], ...]:
-    """What is raised where a row is not to be."""
-    return (sqlite3.IntegrityError, *_of_postgres("IntegrityConstraintViolationError"))
-
-
-def _faults() -> tuple[type[Exception], ...]:
-    """What is raised when a database cannot be used. asyncpg: an internal error, when a server says in the middle of
-    something else that it ends the connection.
-    """
-    own = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
-    return (*own, *_of_postgres("PostgresError", "InterfaceError", "InternalClientError"))
+    return (*other, *(getattr(exceptions, name) for name in names)) if exceptions is not None else other
 
 
 @contextmanager
@@ -70,9 +60,10 @@ def store_errors() -> Iterator[None]:
         yield
     except IntegrityError:
         raise
-    except _refusals() as error:
+    except _of_postgres("IntegrityConstraintViolationError", other=(sqlite3.IntegrityError,)) as error:
         raise IntegrityError(None, None, error) from error
-    except _faults() as error:
+    # asyncpg: an internal error, when a server says in the middle of something else that it ends the connection
+    except _of_postgres("PostgresError", "InterfaceError", "InternalClientError", other=_FAULTS) as error:
         fault: BaseException = error
         while fault.__cause__ is not None:
             fault = fault.__cause__
