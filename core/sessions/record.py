@@ -284,51 +284,19 @@ class CallIds:
         return self.take(f"{wanted}_{count}", name)
 
 
-def measured(event: Event) -> tuple[str, int]:
-    """What an event costs when it is sent: its words, to be counted, and the tokens of all else."""
-    words: list[str] = []
-    tokens = 4  # the frame of a message
-    for part in _parts(event):
-        if part.text:
-            words.append(part.text)
-        if call := part.function_call:
-            words.append(f"{call.name} {_json(call.args or {})}")
-        if response := part.function_response:
-            words.append(f"{response.name} {_json(response.response or {})}")
-            tokens += sum(_media_tokens(item.inline_data) for item in response.parts or ())
-        if part.file_data:
-            tokens += _IMAGE_TOKENS
-        tokens += _media_tokens(part.inline_data)
-    if compaction := event.actions.compaction:
-        words += [part.text for part in compaction.compacted_content.parts or () if part.text]
-    return "\n".join(words), tokens
-
-
 def media_size(event: Event) -> int:
     """The bytes of media that came with an event."""
     return sum(map(len, _all_bytes(event)))
 
 
-_IMAGE_TOKENS = 1_000  # between Gemini's 258 a tile and Anthropic's 1,600 for the largest
-
-
-def _media_tokens(media: types.Blob | types.FunctionResponseBlob | None) -> int:
-    if media is None or not media.data:
-        return 0
-    if (media.mime_type or "").startswith("text/"):
-        return len(media.data) // 4
-    if (media.mime_type or "").startswith("image/"):
-        return _IMAGE_TOKENS
-    return _IMAGE_TOKENS + len(media.data) // 500  # Gemini: a second of sound is 32 tokens, of MP3 16 kB
-
-
-def _parts(event: Event) -> Sequence[types.Part]:
+def parts_of(event: Event) -> Sequence[types.Part]:
+    """What an event consists of."""
     return (event.content and event.content.parts) or ()
 
 
 def _content(event: Event) -> str:
-    pieces = [part.text for part in _parts(event) if part.text and not part.thought]
-    pieces += [_json(response.response or {}) for response in event.get_function_responses()]
+    pieces = [part.text for part in parts_of(event) if part.text and not part.thought]
+    pieces += [as_json(response.response or {}) for response in event.get_function_responses()]
     return "\n".join(pieces)
 
 
@@ -337,11 +305,11 @@ def _tool_calls(event: Event) -> list[dict[str, str]]:
     ids = CallIds()
     for call in event.get_function_calls():
         id_ = ids.take(call.id, call.name)
-        entries.append({"id": id_, "name": call.name or "", "input": _json(call.args or {})})
+        entries.append({"id": id_, "name": call.name or "", "input": as_json(call.args or {})})
     ids = CallIds()
     for answer in event.get_function_responses():
         id_ = ids.take(answer.id, answer.name)
-        entries.append({"id": id_, "name": answer.name or "", "output": _json(answer.response or {})})
+        entries.append({"id": id_, "name": answer.name or "", "output": as_json(answer.response or {})})
     return entries
 
 
@@ -352,7 +320,7 @@ def _held(event: Event) -> dict[str, bool] | None:
 
 
 def _all_bytes(event: Event) -> Iterator[bytes]:
-    for part in _parts(event):
+    for part in parts_of(event):
         media: list[types.Blob | types.FunctionResponseBlob | None] = [part.inline_data]
         if part.function_response:
             media += [item.inline_data for item in part.function_response.parts or ()]
@@ -363,7 +331,7 @@ def _with_bytes(event: Event, changed: Callable[[bytes], bytes]) -> Event:
     """The event, or if it holds bytes a copy with them changed that shares all else."""
     if event.content is None or next(_all_bytes(event), None) is None:
         return event
-    parts = [_part_with_bytes(part, changed) for part in _parts(event)]
+    parts = [_part_with_bytes(part, changed) for part in parts_of(event)]
     return event.model_copy(update={"content": event.content.model_copy(update={"parts": parts})})
 
 
@@ -383,7 +351,8 @@ def _part_with_bytes(part: types.Part, changed: Callable[[bytes], bytes]) -> typ
     return part.model_copy(update=update) if update else part
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """A value as the JSON that a model or a person reads."""
     return json.dumps(jsonable(value), ensure_ascii=False)
 
 
