@@ -27,9 +27,8 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from core.sessions.record import columns, to_row
+from core.sessions.record import columns, measured, to_row
 from core.sessions.service import SessionService
-from core.sessions.weight import measured
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import messages

@@ -19,10 +19,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.frames import MARK, SET_IN
 from core.inbound import Inbound
 from core.sessions import scopes
-from core.sessions.record import columns, parsed, to_row
+from core.sessions.record import columns, measured, parsed, to_row
 from core.sessions.reopening import correction_of
 from core.sessions.spoken import Spoken
-from core.sessions.weight import measured
 from core.store.schema import approvals, artifacts, inbox, memories, messages, sessions, state, tool_calls, turns
 from core.tokens import estimate
 from core.waiting import readable

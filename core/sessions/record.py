@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,15 +22,11 @@ else:
 
 logger = logging.getLogger(__name__)
 
-#: The author of what a model said when no root agent is named. ADK: an agent's name is an identifier.
-DEFAULT_AGENT = "lango_agent"
-
 #: Bytes larger than this are kept in `blobs`, once a session, instead of in each event that holds them.
 INLINE_BYTES = 1024
 
 #: What stands in the place of such bytes, before their SHA-256.
 REFERENCE = b"parley-blob:sha256:"
-_ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event"}
 
 #: Fields that say where and when an event was, not what it brings.
 _CIRCUMSTANCES = {
@@ -199,89 +194,24 @@ def parsed(event: str | None, id_: int) -> Event | None:
         return None
 
 
-class Rebuilder:
-    """Makes events of the columns of rows, in the order of the conversation.
-
-    A tool's answer of the older kind, which does not say what it answers, belongs to the preceding
-    assistant's calls by its position.
-    """
-
-    def __init__(self, agent: str = "") -> None:
-        self._agent = agent or DEFAULT_AGENT
-        self._unanswered: list[dict[str, str]] = []
-
-    def passed(self, row: Row) -> None:
-        """Take note of a row that needs no rebuilding."""
-        if row.role in ("assistant", "model"):
-            self._unanswered = list(row.tool_calls)
-        elif row.role in ("tool", "function"):
-            del self._unanswered[: max(1, len(row.tool_calls))]
-        elif row.role == "user":
-            self._unanswered = []
-
-    def rebuilt(self, row: Row) -> Event:
-        event = Event(
-            id=f"message-{row.id}",
-            timestamp=row.created_at,
-            invocation_id=row.invocation_id,
-            author=self._author(row),
-            content=self._words(row),
-        )
-        self.passed(row)
-        return event
-
-    def _author(self, row: Row) -> str:
-        if row.author not in _ROLES:
-            return row.author
-        return "user" if "user" in (row.author, row.role) else self._agent
-
-    def _words(self, row: Row) -> types.Content | None:
-        if row.role in ("tool", "function"):
-            return self._answers(row)
-        calls = [
-            types.Part(
-                function_call=types.FunctionCall(
-                    id=call.get("id"), name=call.get("name"), args=_object(call.get("input"), "input")
-                )
-            )
-            for call in row.tool_calls
-            if "output" not in call
-        ]
-        text = [types.Part(text=row.content)] if row.content else []
-        if not text and not calls:
-            return None
-        return types.Content(role="user" if row.role == "user" else "model", parts=text + calls)
-
-    def _answers(self, row: Row) -> types.Content | None:
-        answers = [call for call in row.tool_calls if "output" in call]
-        if not answers and self._unanswered:
-            answers = [{**self._unanswered[0], "output": row.content}]
-        if not answers:
-            return types.Content(role="user", parts=[types.Part(text=row.content)]) if row.content else None
-        parts = [
-            types.Part(
-                function_response=types.FunctionResponse(
-                    id=answer.get("id"), name=answer.get("name"), response=_object(answer["output"], "output")
-                )
-            )
-            for answer in answers
-        ]
-        return types.Content(role="function", parts=parts)
-
-
-class CallIds:
-    """Ids for calls that came without: `call_` and the tool's name, repeats counted."""
-
-    def __init__(self) -> None:
-        self._taken: Counter[str] = Counter()
-
-    def take(self, id_: str | None, name: str | None) -> str:
-        wanted = id_ or f"call_{name or 'tool'}"
-        self._taken[wanted] += 1
-        count = self._taken[wanted]
-        if count == 1:
-            return wanted
-        return self.take(f"{wanted}_{count}", name)
+def measured(event: Event) -> tuple[str, int]:
+    """What an event costs when it is sent: its words, to be counted, and the tokens of all else."""
+    words: list[str] = []
+    tokens = 4  # the frame of a message
+    for part in _parts(event):
+        if part.text:
+            words.append(part.text)
+        if call := part.function_call:
+            words.append(f"{call.name} {_json(call.args or {})}")
+        if response := part.function_response:
+            words.append(f"{response.name} {_json(response.response or {})}")
+            tokens += sum(_media_tokens(item.inline_data) for item in response.parts or ())
+        if part.file_data:
+            tokens += _IMAGE_TOKENS
+        tokens += _media_tokens(part.inline_data)
+    if compaction := event.actions.compaction:
+        words += [part.text for part in compaction.compacted_content.parts or () if part.text]
+    return "\n".join(words), tokens
 
 
 def media_size(event: Event) -> int:
@@ -289,14 +219,26 @@ def media_size(event: Event) -> int:
     return sum(map(len, _all_bytes(event)))
 
 
-def parts_of(event: Event) -> Sequence[types.Part]:
-    """What an event consists of."""
+_IMAGE_TOKENS = 1_000  # between Gemini's 258 a tile and Anthropic's 1,600 for the largest
+
+
+def _media_tokens(media: types.Blob | types.FunctionResponseBlob | None) -> int:
+    if media is None or not media.data:
+        return 0
+    if (media.mime_type or "").startswith("text/"):
+        return len(media.data) // 4
+    if (media.mime_type or "").startswith("image/"):
+        return _IMAGE_TOKENS
+    return _IMAGE_TOKENS + len(media.data) // 500  # Gemini: a second of sound is 32 tokens, of MP3 16 kB
+
+
+def _parts(event: Event) -> Sequence[types.Part]:
     return (event.content and event.content.parts) or ()
 
 
 def _content(event: Event) -> str:
-    pieces = [part.text for part in parts_of(event) if part.text and not part.thought]
-    pieces += [as_json(response.response or {}) for response in event.get_function_responses()]
+    pieces = [part.text for part in _parts(event) if part.text and not part.thought]
+    pieces += [_json(response.response or {}) for response in event.get_function_responses()]
     return "\n".join(pieces)
 
 
@@ -305,11 +247,11 @@ def _tool_calls(event: Event) -> list[dict[str, str]]:
     ids = CallIds()
     for call in event.get_function_calls():
         id_ = ids.take(call.id, call.name)
-        entries.append({"id": id_, "name": call.name or "", "input": as_json(call.args or {})})
+        entries.append({"id": id_, "name": call.name or "", "input": _json(call.args or {})})
     ids = CallIds()
     for answer in event.get_function_responses():
         id_ = ids.take(answer.id, answer.name)
-        entries.append({"id": id_, "name": answer.name or "", "output": as_json(answer.response or {})})
+        entries.append({"id": id_, "name": answer.name or "", "output": _json(answer.response or {})})
     return entries
 
 
@@ -320,7 +262,7 @@ def _held(event: Event) -> dict[str, bool] | None:
 
 
 def _all_bytes(event: Event) -> Iterator[bytes]:
-    for part in parts_of(event):
+    for part in _parts(event):
         media: list[types.Blob | types.FunctionResponseBlob | None] = [part.inline_data]
         if part.function_response:
             media += [item.inline_data for item in part.function_response.parts or ()]
@@ -331,7 +273,7 @@ def _with_bytes(event: Event, changed: Callable[[bytes], bytes]) -> Event:
     """The event, or if it holds bytes a copy with them changed that shares all else."""
     if event.content is None or next(_all_bytes(event), None) is None:
         return event
-    parts = [_part_with_bytes(part, changed) for part in parts_of(event)]
+    parts = [_part_with_bytes(part, changed) for part in _parts(event)]
     return event.model_copy(update={"content": event.content.model_copy(update={"parts": parts})})
 
 
@@ -351,20 +293,8 @@ def _part_with_bytes(part: types.Part, changed: Callable[[bytes], bytes]) -> typ
     return part.model_copy(update=update) if update else part
 
 
-def as_json(value: Any) -> str:
-    """A value as the JSON that a model or a person reads."""
+def _json(value: Any) -> str:
     return json.dumps(jsonable(value), ensure_ascii=False)
-
-
-def _object(text: str | None, key: str) -> dict[str, Any]:
-    """A JSON object; anything else becomes the one value of an object."""
-    if not text:
-        return {}
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {key: text}
-    return value if isinstance(value, dict) else {key: value}
 
 
 def _cleaned(value: Any) -> Any:

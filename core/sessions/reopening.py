@@ -11,8 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.late import Late
 from core.sessions.history import INTERRUPTED, answering
-from core.sessions.record import columns, parsed, reference, references, to_row
-from core.sessions.weight import measured
+from core.sessions.record import columns, measured, parsed, reference, references, to_row
 from core.store.schema import approvals, artifacts, blobs, memories, messages, tool_calls
 from core.tokens import estimate
 

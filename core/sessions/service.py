@@ -24,9 +24,8 @@ from core.sessions.extent import Extent
 from core.sessions.history import is_user_message, sendable
 from core.sessions.lives import begin_generation, begin_life, forget, life_of
 from core.sessions.loading import Life, Loader, opened
-from core.sessions.record import is_state_only, media_size, stored
+from core.sessions.record import is_state_only, measured, media_size, stored
 from core.sessions.spoken import Spoken
-from core.sessions.weight import measured
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import (

@@ -153,10 +153,10 @@ def test_it_tells_what_was_read_and_what_was_left_out() -> None:
         f"- {words.WHY_RETRY}",
         "- It answers 2 messages at once.",
         "- It was begun 2 times, since I was interrupted.",
-        "- Of this conversation: 12 messages, 3,400 tokens",
-        "- Left out: 40 older messages, for there is room for 32,000 tokens",
-        "- Of what others said: 3 messages, 120 tokens",
-        "- Left out: 2 messages of others, for want of room",
+        "- Messages of this conversation: 12; tokens: 3,400",
+        "- Older messages left out: 40, for there is room for 32,000 tokens",
+        "- Messages of others: 3; tokens: 120",
+        "- Messages of others left out: 2, for want of room",
         "- File `a.pdf`: read",
         "- File `b.zip`: not read; I cannot read files of its kind",
         "- Time: 3.2 s",
@@ -189,7 +189,7 @@ def test_what_has_no_price_is_said_to_have_none_and_a_summary_is_told_of() -> No
         "- Model: `m`; calls: 1; tokens: 9 read, 2 written",
         "- Summed up afterwards by `n`; calls: 1; tokens: 7 read, 1 written",
         f"- {words.WHY_UNPRICED.format(tokens=19)}",
-        "- Of this conversation: 2 messages, 90 tokens",
+        "- Messages of this conversation: 2; tokens: 90",
         f"- {words.WHY_SUMMARY}",
     ]
 

@@ -131,7 +131,8 @@ async def test_start_over_here_forgets_the_thread_of_the_message(slack: SlackSan
         answer = bot.thread(question)[1]
         assert await slack.shortcut("grace", answer, RESET)
         await slack.wait_for(lambda: slack.messages("general")[-1].text == words.RESET_DONE)
-        assert slack.messages("general")[-1].ephemeral_to == slack.people["grace"].id
+        told = slack.messages("general")[-1]
+        assert (told.ephemeral_to, told.thread_ts) == (slack.people["grace"].id, question.ts)
         for thread, counted in ((question, 1), (other, 2)):
             await bot.ask("ada", "general", "again", thread_ts=thread.ts)
             await bot.shows(thread, lambda texts: "heard: ada: again" in texts)

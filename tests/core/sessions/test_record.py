@@ -8,7 +8,6 @@ from hypothesis import given
 
 from core.sessions import record
 from core.sessions.record import INLINE_BYTES, Rebuilder, Row
-from core.sessions.weight import measured
 from tests.core.sessions import strategies
 from tests.core.sessions.speech import answered, called, replied, said
 
@@ -160,6 +159,6 @@ def test_an_answer_to_nothing_is_text() -> None:
 def test_the_cost_of_an_image_does_not_depend_on_its_bytes() -> None:
     def cost(size: int) -> int:
         part = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"x" * size))
-        return measured(Event(author="user", content=types.Content(parts=[part])))[1]
+        return record.measured(Event(author="user", content=types.Content(parts=[part])))[1]
 
     assert cost(10) == cost(1_000_000) > 500
