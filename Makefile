@@ -6,7 +6,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures init check warm clean
+.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -42,6 +42,10 @@ bench:
 
 bench-sessions: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.sessions $(LENGTHS)
+
+# BENCH_RUNS, BENCH_PLATFORM narrow it.
+bench-start: .venv/ready $(WARM)
+	@.venv/bin/python -m benchmarks.start
 
 # BENCH_DATABASE narrows it.
 bench-turns: .venv/ready $(WARM)

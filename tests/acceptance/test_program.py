@@ -205,23 +205,6 @@ async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
     assert "DISCORD_GUILDS: the bot is not in the server 42. Invite it: https://discord.com/oauth2/authorize?" in fault
 
 
-async def test_with_the_tokens_of_one_platform_it_runs_on_that_one(tmp_path: Path, discord: DiscordSandbox) -> None:
-    async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
-        platform = Discord(discord)
-        settings = {**platform.settings, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url}
-        program = Program(tmp_path, settings)
-        await program.start()
-        try:
-            await platform.wait_for(lambda: discord.connected, timeout=30)
-            talk = platform.direct("ada")
-            await talk.say("hello")
-            await platform.wait_for(lambda: [shown.text for shown in talk.replies()] == ["Heard: hello"], timeout=20)
-            assert await program.end() == 0
-        finally:
-            await program.aclose()
-    assert "slack" not in program.log.lower()
-
-
 async def test_what_is_wrong_with_either_platform_is_told_at_once(
     program: With, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
