@@ -6,7 +6,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures check warm clean
+.PHONY: run test lint format bench-deltas bench-load bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -29,6 +29,10 @@ bench-sessions: .venv/ready $(WARM)
 # BENCH_DATABASE narrows it.
 bench-turns: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.turns
+
+# BENCH_DATABASE, SESSIONS, MINUTES, EVERY, PAUSE, SPEED, SEED: see docs/benchmarks.md.
+bench-load: .venv/ready $(WARM)
+	@.venv/bin/python -m benchmarks.load
 
 # TURNS, SESSIONS, SEED, EVERY, AT_ONCE, SPEED: see docs/benchmarks.md.
 soak: .venv/ready $(WARM)

@@ -99,8 +99,14 @@ ONE_AGENT = "No other agent can be chosen here."
 EXPORTED = "This is what was said in this conversation."
 NO_SUCH_FORM = "I can give it as `md`, to be read, or as `json`, for programs."
 MUTED = "I keep quiet here until somebody calls me by name or says `listen` to me."
+NOT_MUTED = (
+    "Here all that is said is for me, so I go on answering it. Where people talk with each other, I can keep quiet."
+)
 LISTENING = "I listen again: what follows on my answers is for me, even if nobody calls me by name."
-HELPS = "Call me by name, or write to me alone, and I answer. I know these words as well:"
+HELPS = (
+    "Call me by name, or write to me alone, and I answer. I know these commands, said to me or typed with the slash:"
+)
+HELPS_MENU = "In the menu of a message: {entries}"
 NOT_FOR_YOU = "You may not write here, so I do nothing for you here."
 NOTHING_TO_READ = "There is nothing in this message that I can read."
 STATUS_AGENT = "Agent: `{agent}`"
@@ -136,13 +142,14 @@ MODEL_DOES = "tell which model answers in this conversation, or choose another o
 EXPORT_DOES = "give what was said in this conversation as a file"
 MUTE_DOES = "keep quiet in this conversation unless somebody calls me by name"
 LISTEN_DOES = "listen again to what follows on my answers"
-HELP_DOES = "tell all this"
+HELP_DOES = "tell what I can do"
 AGENT_NAME = "the agent to be chosen"
 MODEL_NAME = "the model to be chosen"
 EXPORT_FORM = "to be read (md), or for programs (json)"
 ASK_DOES = "ask me something"
 ASK_WHAT = "the question"
 ASK_ABOUT = "Ask about this"
+A_NAME, A_TURN, A_QUESTION = "NAME", "TURN", "QUESTION"
 ABOUT_THIS = "What do you say to that message?"
 
 # on what is spent

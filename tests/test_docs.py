@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from bot.cli import cli
 from bot.manifest import Platform, manifest
+from bot.operator import AskedFor
 from bot.settings import Settings
 from bot.standing import Finding
 from channels.budget import Window
@@ -42,6 +43,7 @@ from channels.slack.login import SCOPES, WISHES
 from core import errors
 from core.errands import Errands
 from core.errors import ParleyError
+from core.forgetting import Survey
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
 from core.leadership import Leadership
@@ -161,9 +163,13 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
         ("why", "receipt"): Receipt,
         ("why", "tools"): ToolUse,
         ("status", ""): Overview,
+        ("retry", ""): AskedFor,
+        ("cancel", ""): AskedFor,
+        ("forget", ""): Survey,
     }
     less = {("why", ""): {"cost"}}  # which is told in dollars
     more = {("why", ""): {"dollars"}, ("status", "workers"): {"is_alive"}, ("status", ""): {"findings", "is_well"}}
+    more |= {("forget", ""): {"is_deleted"}}
     assert listed == {
         key: {field.name for field in fields(kind)} - less.get(key, set()) | more.get(key, set())
         for key, kind in records.items()

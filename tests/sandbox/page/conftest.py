@@ -15,8 +15,8 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from bot import sandbox
 from bot.settings import load
+from sandbox.environment import inherited
 from sandbox.models import Asked, ScriptedOpenAI, Turn
-from tests.environment import inherited
 
 ROOT = Path(__file__).parents[3]
 
