@@ -1,7 +1,6 @@
 """The commands of what is kept: a conversation to take along, and what is to be deleted."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
@@ -28,15 +27,17 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
 
     async def work(database: Database, settings: configuration.Settings) -> None:
         form: Literal["md", "json"] = "json" if as_json else "md"
-        async with aclosing(pieces(database, session, form, Prices(settings.prices_file))) as told:
-            is_empty = True
-            async for piece in told:
-                is_empty = False
-                await asyncio.to_thread(sys.stdout.write, piece)
+        is_empty = True
+        with tables.progress("reading it"):
+            async with aclosing(pieces(database, session, form, Prices(settings.prices_file))) as told:
+                async for piece in told:
+                    is_empty = False
+                    await asyncio.to_thread(tables.write, piece)
         if is_empty:
             raise StoreError(f"nothing is stored of a conversation {session}")
         if files is not None:
-            count = await _write_files(database, session, files)
+            with tables.progress("writing its files"):
+                count = await _write_files(database, session, files)
             typer.echo(f"{count} files are in {files}", err=True)
 
     _run(work)
@@ -53,12 +54,14 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
 
     async def work(database: Database, settings: configuration.Settings) -> None:
         forgetting = Forgetting(database, Prices(settings.prices_file))
-        survey = await forgetting.survey(wish)
+        with tables.progress("looking for it"):
+            survey = await forgetting.survey(wish)
         if not as_json:
             _show(survey)
         if is_meant := not dry_run and (yes or await asyncio.to_thread(typer.confirm, "Delete it for good?")):
-            await forgetting.forget(wish)
-            await wipe(database)
+            with tables.progress("deleting"):
+                await forgetting.forget(wish)
+                await wipe(database)
         if as_json:
             tables.dump({**asdict(survey), "is_deleted": is_meant})
         elif is_meant:
