@@ -47,8 +47,7 @@ class Receipts:
         """Take the sign away, if it was given."""
         key = _key(address)
         if key in self._given:
-            with as_long_as(None):  # the reply may be left meanwhile: the sign goes all the same
-                task = asyncio.create_task(self._take(self._given.pop(key), address), name="receipt")
+            task = asyncio.create_task(self._take(self._given.pop(key), address), name="receipt")
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
@@ -65,7 +64,8 @@ class Receipts:
 
 async def _tried(react: Callable[[Address], Awaitable[None]], address: Address) -> None:
     try:
-        await react(address)
+        with as_long_as(None):  # the reply with which it is taken back may have ended
+            await react(address)
     except SurfaceError as error:  # a nicety: the answer comes without it too
         log.info("no receipt: %s", error)
 

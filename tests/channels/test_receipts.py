@@ -1,8 +1,7 @@
 import asyncio
-from functools import partial
 
 from channels.budget import Window
-from channels.calls import Caller, as_long_as
+from channels.calls import Caller, PassingError, as_long_as
 from channels.receipts import Address, Receipts
 from core.errors import SurfaceError, TurnLostError
 
@@ -38,6 +37,28 @@ async def test_a_sign_is_set_and_taken_away_and_a_second_time_there_is_none() ->
     assert signs.log == ["add 2", "remove 2"]
 
 
+async def test_a_sign_is_taken_away_though_the_reply_that_does_so_has_ended() -> None:
+    signs, caller, failures = Signs(), Caller("test", pauses=(0.01,)), [PassingError("HTTP 500")]
+
+    async def send() -> None:
+        if failures:
+            raise failures.pop()
+
+    async def remove(address: Address) -> None:
+        await caller.call("unreact", send, caller.budget("key", Window(5, 1.0)))
+        signs.log.append(f"remove {address['message']}")
+
+    async def ended() -> None:
+        raise TurnLostError("it is shown no more")
+
+    receipts = Receipts(signs._add, remove)
+    with as_long_as(ended):
+        receipts.give(MESSAGE)
+        receipts.take_back(MESSAGE)
+    await receipts.settle(1)
+    assert signs.log == ["add 2", "remove 2"]
+
+
 async def test_what_was_never_given_is_not_taken_away() -> None:
     signs = Signs()
     signs.receipts.take_back(MESSAGE)
@@ -55,23 +76,6 @@ async def test_however_slow_the_platform_is_a_sign_is_taken_away_after_it_was_se
     signs.open.set()
     await signs.receipts.settle(1)
     assert signs.log == ["add 2", "remove 2"]
-
-
-async def test_a_sign_is_taken_away_though_the_reply_that_stands_in_its_place_is_left() -> None:
-    signs, caller = Signs(), Caller("test")
-
-    async def left() -> None:
-        raise TurnLostError("another process has it")
-
-    async def remove(address: Address) -> None:
-        await caller.call("remove", partial(signs._remove, address), caller.budget("signs", Window(1, 1.0)))
-
-    receipts = Receipts(signs._add, remove)
-    receipts.given(MESSAGE)
-    with as_long_as(left):
-        receipts.take_back(MESSAGE)
-    await receipts.settle(1)
-    assert signs.log == ["remove 2"]
 
 
 async def test_a_sign_that_cannot_be_set_is_no_fault() -> None:
