@@ -72,6 +72,7 @@ words: .venv/ready
 docs: .venv/docs
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 	@echo "the docs: file://$(CURDIR)/.parley/site/index.html"
+	@echo "with search: .venv/bin/python -m http.server --bind 127.0.0.1 --directory .parley/site"
 
 .venv/docs: .venv/ready
 	$(UV) sync --python python3 --locked --all-extras --group docs --quiet
