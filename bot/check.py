@@ -1,149 +1,103 @@
 """`check`: tries every setting for real."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from google.adk.apps import App
 from google.adk.sessions import InMemorySessionService
-from sqlalchemy.engine import make_url
 
 from bot import settings as configuration
+from bot import tables, trials
 from bot.agent import make_choice, make_crew
 from bot.settings import Settings
+from bot.trials import Finding, Verdict, faults, good
 from channels.discord import known as discord_known
-from channels.discord import login as discord
 from channels.slack import known as slack_known
-from channels.slack import login as slack
-from core.errors import ParleyError, SettingsError, StoreError, ToolError
+from core.errors import ParleyError, SettingsError, ToolError
 from core.mcp import McpServer
-from core.models.catalog import probe
 from core.models.choice import Choice
 from core.runtime import AgentRuntime
-from core.store.database import Database
-from core.store.migrate import pending
 from core.tokens import is_warm
 from core.tools import load_tools
-from core.vault import Vault
 
 
-class Verdict(Enum):
-    """What to make of a finding; a `NOTE` tells of something that could be had and is not."""
-
-    OK = "ok"
-    NOTE = "note"
-    FAIL = "FAIL"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What trying one setting has shown."""
-
-    verdict: Verdict
-    line: str
-
-    def __str__(self) -> str:
-        return f"{self.verdict.value:4} {self.line}"
-
-
-async def check() -> list[Finding]:
-    """Try each setting; at least one finding each, and for what is wrong one a fault."""
+async def check() -> AsyncGenerator[Finding, None]:
+    """Try each setting, and tell what it shows as soon as it does; for what is wrong, a finding a fault."""
     try:
         settings = configuration.load()
     except SettingsError as error:
-        return _faults(error)
-    findings = []
-    for trial in (_slack, _discord, _access, _database, _agent_and_models, _vocabulary):
-        try:
-            findings += await trial(settings)
-        except SettingsError as error:
-            findings += _faults(error)
-        except ParleyError as error:
-            findings.append(Finding(Verdict.FAIL, str(error)))
+        for fault in faults(error):
+            yield fault
+        return
+    for what, trial in _TRIALS.items():
+        with tables.progress(f"trying {what}"):
+            findings = await trials.found(trial(settings))
+        for finding in findings:
+            yield finding
     if settings.slack is None and settings.discord is None:
-        findings.append(Finding(Verdict.NOTE, f"{configuration.NO_TOKENS}: `run` starts the sandbox"))
-    return findings
+        yield Finding(Verdict.NOTE, f"{configuration.NO_TOKENS}: `run` starts the sandbox")
 
 
-def _good(line: str) -> list[Finding]:
-    return [Finding(Verdict.OK, line)]
-
-
-def _faults(error: SettingsError) -> list[Finding]:
-    return [Finding(Verdict.FAIL, fault) for fault in error.faults]
+async def shown() -> bool:
+    """Show each finding as soon as it is there; whether nothing fails."""
+    is_well = True
+    async with aclosing(check()) as findings:
+        async for finding in findings:
+            tables.verdict(finding.verdict.value, finding.line)
+            is_well &= finding.verdict is not Verdict.FAIL
+    return is_well
 
 
 async def _slack(settings: Settings) -> list[Finding]:
-    if settings.slack is None:
-        return []
-    return _good(f"Slack: {await slack.verify(slack.client(settings.slack), settings.slack.app_token)}")
+    return [] if settings.slack is None else await trials.slack(settings.slack)
 
 
 async def _discord(settings: Settings) -> list[Finding]:
-    if settings.discord is None:
-        return []
-    standing = await discord.verify(settings.discord)
-    return [
-        *_good(f"Discord: {standing.who}"),
-        *(Finding(Verdict.NOTE, f"Discord: {line}") for line in standing.lacks),
-        *(Finding(Verdict.FAIL, line) for line in standing.faults),
-    ]
+    return [] if settings.discord is None else await trials.discord(settings.discord)
 
 
 async def _access(settings: Settings) -> list[Finding]:
     """Whether the platforms know whom the lists of the door name."""
-    faults = list[str]()
+    wrong = list[str]()
     for name, known in (("slack", slack_known.unknown), ("discord", discord_known.unknown)):
         named = {f"{name.upper()}_{kind}": getattr(settings, f"{name}_{kind.lower()}") for kind in ("ALLOW", "BLOCK")}
         login: Any = getattr(settings, name)
         if login is not None and any(named.values()):
-            faults += [f"{setting}: {line}" for setting, rules in named.items() for line in await known(login, rules)]
-    return [Finding(Verdict.FAIL, fault) for fault in faults]
+            wrong += [f"{setting}: {line}" for setting, rules in named.items() for line in await known(login, rules)]
+    return [Finding(Verdict.FAIL, fault) for fault in wrong]
 
 
 async def _database(settings: Settings) -> list[Finding]:
-    where = make_url(settings.database).render_as_string(hide_password=True)
-    try:
-        database = Database(settings.database)
-        try:
-            missing = await pending(database)
-            if settings.vault_key and not missing:
-                await Vault(database, settings.vault_key).verify()
-        finally:
-            await database.aclose()
-    except StoreError as error:
-        raise SettingsError(f"DATABASE_URL: {where}: {error}") from error
-    return _good(f"database: {where}" + (f"; {len(missing)} migrations to apply: `parley migrate`" if missing else ""))
+    return await trials.database(settings.database, settings.vault_key)
 
 
 async def _agent_and_models(settings: Settings) -> list[Finding]:
     try:
         choice = make_choice(settings)
     except SettingsError as error:  # what is wrong with the tools is to be told as well
-        return [*_faults(error), *([] if settings.agent or settings.several else _tools(settings))]
-    findings, faults = list[Finding](), list[str]()
+        return [*faults(error), *([] if settings.agent or settings.several else _tools(settings))]
+    findings, wrong = list[Finding](), list[str]()
     try:
         apps: Mapping[str, App] = {}
         try:
             apps = make_crew(settings, choice).apps
         except SettingsError as error:
-            faults += error.faults
+            wrong += error.faults
         for name, (provider, model) in choice.asked.items():
             try:
-                await probe(provider, model)
-                findings += _good(f"model: {name} answers")
+                findings += await trials.model(name, provider, model)
             except ParleyError as error:
-                faults.append(f"{_who_asks(name, choice)}={name}: {error}")
+                wrong.append(f"{_who_asks(name, choice)}={name}: {error}")
         for app in apps.values():
-            findings += _good(_agent(app))
+            findings += good(_agent(app))
             for server in getattr(app.root_agent, "tools", ()):
                 if isinstance(server, McpServer):
                     findings.append(await _server(server))
             await AgentRuntime(app, InMemorySessionService()).aclose()
     finally:
         await choice.aclose()
-    return [*findings, *(Finding(Verdict.FAIL, fault) for fault in faults)]
+    return [*findings, *(Finding(Verdict.FAIL, fault) for fault in wrong)]
 
 
 def _tools(settings: Settings) -> list[Finding]:
@@ -180,6 +134,16 @@ def _agent(app: App) -> str:
 
 async def _vocabulary(settings: Settings) -> list[Finding]:
     if is_warm(settings.vocabulary_dir):
-        return _good("tokens: counted exactly")
+        return good("tokens: counted exactly")
     estimated = "tokens: estimated, up to 40 % off; `parley warm` fetches what they are counted with"
     return [Finding(Verdict.NOTE, estimated)]
+
+
+_TRIALS: Mapping[str, Callable[[Settings], Awaitable[list[Finding]]]] = {
+    "Slack": _slack,
+    "Discord": _discord,
+    "who may speak": _access,
+    "the database": _database,
+    "the agent and its models": _agent_and_models,
+    "how tokens are counted": _vocabulary,
+}

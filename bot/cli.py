@@ -22,7 +22,7 @@ from core.late import Late
 from core.sums import By
 
 if TYPE_CHECKING:
-    from bot import app, check, logs
+    from bot import app, check, interview, logs, tables
     from bot import settings as configuration
     from bot import usage as usages
     from core import tokens
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from core.store import migrate as migrations
 else:  # each by the commands alone that need it
     app, check, logs = Late("bot.app"), Late("bot.check"), Late("bot.logs")
+    interview, tables = Late("bot.interview"), Late("bot.tables")
     configuration, usages, tokens = Late("bot.settings"), Late("bot.usage"), Late("core.tokens")
     databases, lock, migrations = Late("core.store.database"), Late("core.store.lock"), Late("core.store.migrate")
 
@@ -78,10 +79,25 @@ def run_sandbox(
 @cli.command(name="check")
 def check_settings() -> None:
     """Try every setting for real and say what to do about what fails."""
-    findings = asyncio.run(check.check())
-    for finding in findings:
-        _say(str(finding))
-    raise typer.Exit(code=any(finding.verdict is check.Verdict.FAIL for finding in findings))
+    raise typer.Exit(code=not asyncio.run(check.shown()))
+
+
+@cli.command()
+def init(
+    platform: Annotated[manifests.Platform | None, typer.Option(help="Where the bot is to be.")] = None,
+) -> None:
+    """Ask for what is needed, one thing at a time, try each answer at once, and keep it in .env."""
+    logs.configure("ERROR")
+    try:
+        interview.interview(platform)
+        tables.heading("All of it, once more")
+        is_well = asyncio.run(check.shown())
+    except (EOFError, KeyboardInterrupt):
+        tables.say("", "Stopped. What was written stays; `parley init` goes on from there.")
+        raise typer.Exit(code=130) from None
+    first = "" if is_well else "mend what begins with FAIL, in .env or by `parley init`, then "
+    tables.prose("", f"Next: {first}`make run`, or `parley run`.")
+    raise typer.Exit(code=not is_well)
 
 
 @cli.command()
@@ -91,7 +107,7 @@ def migrate() -> None:
     async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
         database = databases.Database(settings.database)
         try:
-            with lock.held(database):
+            with lock.held(database), tables.progress("migrating the database"):
                 applied = await migrations.migrate(database)
         finally:
             await database.aclose()
@@ -116,7 +132,9 @@ def usage(
     """Print what the models have cost, by person, place, model or day."""
 
     async def work(settings: configuration.Settings, _stop: asyncio.Event) -> None:
-        _say(await usages.usage(settings, by, since=since, until=until, as_json=as_json))
+        with tables.progress("counting"):
+            spent = await usages.usage(settings, by, since=since, until=until, as_json=as_json)
+        _say(spent)
 
     _run(work, configuration.load())
 
@@ -124,7 +142,9 @@ def usage(
 @cli.command()
 def warm() -> None:
     """Fetch what the bot must not fetch while it runs: the vocabulary that tokens are counted with."""
-    _say(f"tokens are counted with {tokens.warm(configuration.load().vocabulary_dir)}")
+    with tables.progress("fetching the vocabulary"):
+        file = tokens.warm(configuration.load().vocabulary_dir)
+    _say(f"tokens are counted with {file}")
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from core.errors import SettingsError
 from core.late import Late
 
 if TYPE_CHECKING:
-    from bot.settings import Settings
+    from bot.settings.access import AccessPart
     from channels.discord import invite
     from channels.slack import manifest as slack
 else:
@@ -27,7 +27,7 @@ class Platform(StrEnum):
     DISCORD = "discord"
 
 
-def manifest(platform: Platform, settings: Settings) -> str:
+def manifest(platform: Platform, settings: AccessPart) -> str:
     """What to paste, or to open, where an app is made or invited.
 
     Raises:

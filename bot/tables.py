@@ -1,6 +1,8 @@
 """What operators are shown: tables for people, JSON for machines."""
 
 import json
+import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +14,8 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +24,9 @@ _WIDE = 200
 
 #: Seconds after which it is shown that something is going on.
 PATIENCE = 1.0
+
+#: How the words on findings are shown.
+_VERDICTS = {"ok": "green", "note": "yellow", "FAIL": "bold red"}
 
 #: What of a record is a time (seconds since the epoch).
 _TIMES = ("_at", "at")
@@ -43,6 +50,42 @@ def say(*lines: str) -> None:
     """Print lines as they are."""
     for line in lines:
         _console().print(Text(plain(line)), soft_wrap=True)
+
+
+def heading(text: str) -> None:
+    """Print what a new part is about."""
+    _console().print(Text(plain(text), style="bold"))
+
+
+def prose(*paragraphs: str) -> None:
+    """Print text, on a terminal broken between words; an address never is."""
+    for paragraph in paragraphs:
+        for line in paragraph.splitlines() or [""]:
+            _lay(Text(plain(line)))
+
+
+def verdict(word: str, line: str) -> None:
+    """Print a line with a word on it before it, in the same way."""
+    _lay(Text.assemble((f"{word:4}", _VERDICTS.get(word, "")), f" {plain(line)}"), indent=5)
+
+
+def _lay(text: Text, indent: int = 0) -> None:
+    console = _console()
+    if console.is_terminal:
+        first, *more = _wrapped(text.plain, console.width, " " * indent) or [""]
+        text = Text("\n").join([text[: len(first)], *map(Text, more)])
+    console.print(text, soft_wrap=True)
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def write(text: str) -> None:
+    """Print a piece of something longer, as it is. Into a file, it is still shown that something goes on."""
+    if sys.stdout.isatty():
+        _console()
+    sys.stdout.write(text)
 
 
 def dump(value: object) -> None:
@@ -98,15 +141,19 @@ class Progress:
 
     def __init__(self, what: str) -> None:
         console = Console(stderr=True)
-        self._status = console.status(f"{what} …")
-        self._timer = Timer(PATIENCE, self._status.start)
+        spinner = Spinner("dots", f"{what} …")
+        # neither stream is taken over: what is printed meanwhile may be meant for a file
+        self._live = Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+        self._timer = Timer(PATIENCE, self._live.start)
         self._timer.daemon = True
         if console.is_terminal:
             self._timer.start()
 
     def end(self) -> None:
         self._timer.cancel()
-        self._status.stop()
+        if self._timer.is_alive():
+            self._timer.join()  # or what it has begun to show would stay
+        self._live.stop()
 
 
 _going = ContextVar[Progress | None]("progress", default=None)

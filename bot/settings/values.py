@@ -3,9 +3,12 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationError
+from pydantic_core import ErrorDetails
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
+
+from core.errors import SettingsError
 
 SLACK_APPS = "https://api.slack.com/apps"
 
@@ -74,9 +77,12 @@ def with_driver(value: str) -> str:
     return value
 
 
-def line(fault: object) -> str:
-    """Of one that pydantic has found, with the variable's name."""
-    assert isinstance(fault, dict)
+def told(error: ValidationError) -> SettingsError:
+    """What pydantic has found, a line a fault, each with the variable's name."""
+    return SettingsError(*map(_line, error.errors(include_input=False)))
+
+
+def _line(fault: ErrorDetails) -> str:
     variable = str(fault["loc"][0]).upper() if fault["loc"] else ""
-    said = str(fault["msg"]).removeprefix("Value error, ")
+    said = fault["msg"].removeprefix("Value error, ")
     return f"{variable}: {said}" if variable else said

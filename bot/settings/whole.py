@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from bot.settings.access import AccessPart
 from bot.settings.agent import AgentPart
 from bot.settings.money import MoneyPart
-from bot.settings.values import line, several, with_driver
+from bot.settings.values import several, told, with_driver
 from bot.settings.watch import WatchPart
 from channels.attachments import Allowance
 from channels.buttons import Extra
@@ -131,7 +131,7 @@ def load() -> Settings:
 
             settings = Beside()
     except ValidationError as error:
-        raise SettingsError(*(line(fault) for fault in error.errors(include_input=False))) from None
+        raise told(error) from None
     except UnicodeDecodeError:
         raise SettingsError(".env: it is not UTF-8 text: save it as UTF-8") from None
     except OSError as error:

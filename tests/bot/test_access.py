@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from bot import settings as configuration
-from bot.check import Verdict, check
+from bot.check import check
+from bot.trials import Verdict
 from core.errors import SettingsError
 from core.rates import Rate
 from core.visitors import Spot, Visitor
@@ -119,7 +120,7 @@ async def test_check_names_what_the_platforms_do_not_know(monkeypatch: pytest.Mo
 async def unknown() -> dict[str, list[str]]:
     """What is named of each setting that fails."""
     found = dict[str, list[str]]()
-    for finding in await check():
+    async for finding in check():
         setting, _, line = finding.line.partition(": ")
         if finding.verdict is Verdict.FAIL and setting in ("SLACK_ALLOW", "DISCORD_BLOCK"):
             words = [word.rstrip(":") for word in line.split()]

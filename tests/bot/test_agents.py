@@ -6,8 +6,9 @@ import pytest
 
 from bot.agent import make_choice, make_crew
 from bot.agents import read_agents
-from bot.check import Verdict, check
+from bot.check import check
 from bot.settings import load
+from bot.trials import Verdict
 from core.errors import SettingsError
 
 BROUGHT = """
@@ -102,7 +103,7 @@ async def test_each_agent_that_cannot_be_had_is_told_by_the_check_and_the_others
         'default = "desk"\n[agents.desk]\ntools = ["no.such:tool"]\n[agents.far]\nagent = "../elsewhere/x"\n'
         '[agents.cold]\nmodel = "gemini-x"\n[agents.mcp]\nmcp = "gone.toml"\n'
     )
-    lines = [finding.line for finding in await check() if finding.verdict is Verdict.FAIL]
+    lines = [finding.line async for finding in check() if finding.verdict is Verdict.FAIL]
     for begin in (
         "agents.toml: [agents.desk] tools: no tool 'no.such:tool'",
         "agents.toml: [agents.far] agent=../elsewhere/x: there is no such folder",

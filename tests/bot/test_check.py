@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.check import Verdict, check
+from bot.check import check
+from bot.trials import Verdict
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.vault import Vault
@@ -10,7 +11,7 @@ from core.vault import Vault
 
 async def test_a_fault_of_the_databases_url_names_its_setting_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://u:hidden@h/d?channel_binding=require&timeout=soon")
-    lines = [finding.line for finding in await check() if finding.verdict is Verdict.FAIL]
+    lines = [finding.line async for finding in check() if finding.verdict is Verdict.FAIL]
     named = [line for line in lines if "DATABASE_URL" in line]
     assert [line.count("DATABASE_URL:") for line in named] == [1, 1]
     assert "channel_binding" in named[0]
@@ -35,7 +36,7 @@ async def test_a_key_that_opens_nothing_of_what_is_kept_is_a_fault(
         await migrate(database)
         for key, faults in (("k" * 32, 0), ("another" * 6, 1)):
             await Vault(database, key).put("one", {})
-            found = [f.line for f in await check() if f.verdict is Verdict.FAIL and f.line.startswith("SECRET_KEY:")]
+            found = [f.line async for f in check() if f.verdict is Verdict.FAIL and f.line.startswith("SECRET_KEY:")]
             assert len(found) == faults
     finally:
         await database.aclose()

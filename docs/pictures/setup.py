@@ -1,0 +1,102 @@
+"""What is seen at a terminal while the bot is set up by `parley init`, for the pages on that."""
+
+import asyncio
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from docs.pictures.stage import ROOT
+from docs.pictures.typist import Typist
+from sandbox.discord import DiscordSandbox
+from sandbox.models import ScriptedGemini
+from sandbox.slack import SlackSandbox
+
+#: Starts a command at a terminal, with these settings in its environment; what it gives waits until it has ended.
+Start = Callable[[Typist, str, Mapping[str, str]], Awaitable[Callable[[], Awaitable[int]]]]
+
+#: Where a terminal stands in a page.
+PLACE = re.compile(r"(?P<begin><!-- terminal -->\n```console\n\$ [^\n]*\n)(?P<said>.*?)(?P<end>^```$)", re.M | re.S)
+
+#: What is another each time, or on another machine, and what the page has in its place.
+CHANGING = {
+    r"client_id=\d+": "client_id=...",
+    r"^\{$.*?^\}$": "{ ... }",
+    r"^note tokens:.*?(?=\n\n)": "ok   tokens: counted exactly",
+}
+
+
+async def slack(start: Start) -> str:
+    """Somebody sets up Slack, with one mistake."""
+    async with SlackSandbox() as sandbox, ScriptedGemini(lambda _asked: "ok") as model:
+        with Typist() as typist:
+            settings = {"SLACK_API_URL": sandbox.api_url, "GOOGLE_BASE_URL": model.base_url}
+            ends = await start(typist, "init --platform slack", settings)
+            await typist.answers("SLACK_BOT_TOKEN: ", sandbox.app_token)
+            await typist.answers("`skip` goes on without: ", sandbox.bot_token)
+            await typist.answers("SLACK_APP_TOKEN: ", sandbox.app_token)
+            return await _the_rest(typist, ends)
+
+
+async def discord(start: Start) -> str:
+    """Somebody sets up Discord, and has forgotten the intent."""
+    async with DiscordSandbox() as sandbox, ScriptedGemini(lambda _asked: "ok") as model:
+        with Typist() as typist:
+            sandbox.privileged_intents.discard("message_content")
+            settings = {"DISCORD_API_URL": sandbox.api_url, "GOOGLE_BASE_URL": model.base_url}
+            ends = await start(typist, "init --platform discord", settings)
+            await typist.answers("DISCORD_BOT_TOKEN: ", sandbox.bot_token)
+            await typist.sees("Enter looks again")
+            sandbox.privileged_intents.add("message_content")
+            await typist.answers("`skip` goes on: ", "")
+            return await _the_rest(typist, ends)
+
+
+#: The pages, and what happens before the terminal of each.
+SCENES = {"set-up-slack": slack, "set-up-discord": discord}
+
+
+def page(name: str) -> Path:
+    return ROOT / "docs" / "howto" / f"{name}.md"
+
+
+async def main() -> None:
+    """Play all of it, and write what is seen into the pages."""
+    for name, scene in SCENES.items():
+        with tempfile.TemporaryDirectory() as folder:
+
+            async def start(
+                typist: Typist, command: str, settings: Mapping[str, str], at: str = folder
+            ) -> Callable[[], Awaitable[int]]:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "bot", *command.split()),
+                    cwd=at,
+                    env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "TERM": "xterm", **settings},
+                    stdin=typist.program_end,
+                    stdout=typist.program_end,
+                    stderr=typist.program_end,
+                    start_new_session=True,
+                )
+                return process.wait
+
+            said = await scene(start)
+        written = page(name).read_text()
+        page(name).write_text(PLACE.sub(lambda found, text=said: f"{found['begin']}{text}{found['end']}", written))
+
+
+async def _the_rest(typist: Typist, ends: Callable[[], Awaitable[int]]) -> str:
+    await typist.answers("MODEL [gemini-3.5-flash]: ", "")
+    await typist.answers("GOOGLE_API_KEY: ", "AIzaSyD-of-somebody-who-reads-a-page")
+    await typist.answers("DATABASE_URL: ", "")
+    await typist.sees("parley run`.\n")
+    await ends()
+    text = "\n".join(line.rstrip() for line in typist.screen.splitlines()) + "\n"
+    for changing, shown in CHANGING.items():
+        text = re.sub(changing, shown, text, flags=re.MULTILINE | re.DOTALL)
+    return text
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

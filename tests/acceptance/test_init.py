@@ -1,0 +1,211 @@
+"""The bot is set up by who sits at a terminal, and types."""
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from docs.pictures import setup
+from docs.pictures.typist import Typist
+from sandbox.discord import DiscordSandbox
+from sandbox.models import ScriptedOpenAI
+from sandbox.slack import SlackSandbox
+from tests.acceptance.conftest import With
+from tests.disks import close, filled
+from tests.zygote import Life, Zygote
+
+#: What one presses to have a program stop, and to say no more.
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+#: Somebody else's settings, in a file that others may read.
+THEIRS = """\
+# of ours
+export SLACK_BOT_TOKEN="xoxb-the-one-of-last-year"  # ask Grace
+ODD LINE
+
+GREETING='hello # you'
+# SLACK_APP_TOKEN=xapp-...      # Basic Information
+LOG_LEVEL=DEBUG
+"""
+
+
+class Seat:
+    """Somebody at a terminal, in a folder, and the program that he has started there."""
+
+    def __init__(self, typist: Typist, life: Life) -> None:
+        self.sees, self.answers, self.presses = typist.sees, typist.answers, typist.presses
+        self._typist, self._life = typist, life
+
+    @property
+    def screen(self) -> str:
+        return self._typist.screen
+
+    async def ends(self) -> int:
+        return await asyncio.wait_for(self._life.end(), 30)
+
+
+@pytest.fixture
+def settings(slack: SlackSandbox, discord: DiscordSandbox) -> dict[str, str]:
+    return {"SLACK_API_URL": slack.api_url, "DISCORD_API_URL": discord.api_url, "TERM": "xterm", "COLUMNS": "80"}
+
+
+@asynccontextmanager
+async def seated(zygote: Zygote, folder: Path, command: str, settings: Mapping[str, str]) -> AsyncIterator[Seat]:
+    with Typist() as typist:
+        life = await zygote.live(command=command, folder=str(folder), settings=dict(settings), terminal=typist.device)
+        try:
+            yield Seat(typist, life)
+        finally:
+            await life.aclose()
+
+
+@pytest.mark.parametrize("name", setup.SCENES)
+async def test_the_pages_show_what_one_sees_who_sets_the_bot_up(name: str, zygote: Zygote, tmp_path: Path) -> None:
+    async def start(typist: Typist, command: str, settings: Mapping[str, str]) -> Callable[[], Awaitable[int]]:
+        order = {"folder": str(tmp_path), "settings": {"TERM": "xterm", **settings}, "terminal": typist.device}
+        life = await zygote.live(command=command, **order)
+        return life.end
+
+    said = await setup.SCENES[name](start)
+    shown = setup.PLACE.search(setup.page(name).read_text())
+    assert shown is not None
+    assert said == shown["said"], "`make docs-pictures` writes it anew"
+
+
+async def test_one_sets_it_up_makes_mistakes_stops_and_goes_on(
+    zygote: Zygote, slack: SlackSandbox, discord: DiscordSandbox, settings: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / ".env"
+    file.write_text(THEIRS)
+    file.chmod(0o644)
+
+    # what stands is shown, masked; what is wrong with an answer is told, and nothing of it is kept
+    slack.scopes.discard("im:history")
+    async with seated(zygote, tmp_path, "init", settings) as seat:
+        await seat.answers("[both] ", "everywhere")
+        await seat.sees("Write slack, discord, both, or Enter.")
+        await seat.answers("[both] ", "slack")
+        await seat.answers("SLACK_BOT_TOKEN [xoxb-…year]: ", "")
+        await seat.sees("FAIL SLACK_BOT_TOKEN: Slack says invalid_auth.")
+        await seat.answers("goes on without: ", "xoxb-\x01é")
+        await seat.sees("there is something in it that is no part of one")
+        await seat.answers("goes on without: ", f"SLACK_BOT_TOKEN='{slack.bot_token}'")
+        await seat.sees("the app lacks the scopes im:history")
+        assert file.read_text() == THEIRS
+        slack.scopes.add("im:history")
+        await seat.answers("goes on without: ", "")  # the same, once it is mended
+        await seat.sees("ok   Slack: parley in Sandbox")
+        await seat.sees("SLACK_APP_TOKEN: ")
+        seat.presses(CTRL_C)
+        await seat.sees("Stopped. What was written stays")
+        assert await seat.ends() == 130
+        assert slack.bot_token not in seat.screen
+    kept = THEIRS.replace('"xoxb-the-one-of-last-year"', slack.bot_token)
+    assert file.read_text() == kept
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert os.listdir(tmp_path) == [".env"]
+
+    # and again: what is good is kept by Enter, and what cannot be tried now may be kept untried
+    async with ScriptedOpenAI(["ok"] * 9, models=["real"]) as model, seated(zygote, tmp_path, "init", settings) as seat:
+        await seat.answers("[both] ", "")
+        await seat.answers(f"SLACK_BOT_TOKEN [xoxb-…{slack.bot_token[-4:]}]: ", "")
+        slack.faults.fail("apps.connections.open", status=503)
+        await seat.answers("SLACK_APP_TOKEN: ", slack.app_token)
+        await seat.sees("cannot answer right now")
+        await seat.answers("`keep` writes it untried: ", "keep")
+        await seat.sees("ok   SLACK_APP_TOKEN is written")
+        await seat.answers("DISCORD_BOT_TOKEN: ", "MTI.not.theone")
+        await seat.sees("FAIL DISCORD_BOT_TOKEN: Discord does not take it.")
+        await seat.answers("goes on without: ", discord.bot_token)
+        await seat.sees(f"client_id={discord.bot_id}&scope=bot")
+        await seat.answers("MODEL [gemini-3.5-flash]: ", "martian/m1")
+        await seat.sees("there is no such provider")
+        await seat.answers("goes on without: ", "openai/invented")
+        await seat.answers("OPENAI_BASE_URL: ", model.base_url)
+        await seat.answers("OPENAI_API_KEY: ", "")
+        await seat.sees("FAIL MODEL=openai/invented: openai knows no model 'invented'")
+        await seat.answers("MODEL [openai/invented]: ", "openai/real")
+        await seat.answers(f"OPENAI_BASE_URL [{model.base_url}]: ", "")
+        await seat.answers("OPENAI_API_KEY: ", "sk-or-what-the-server-takes")
+        await seat.sees("ok   model: openai/real answers")
+        await seat.answers("DATABASE_URL: ", "mysql://u:p@h/d")
+        await seat.sees("DATABASE_URL: it must be a postgresql:// or sqlite:/// URL")
+        await seat.answers("goes on without: ", "skip")
+        await seat.sees("ok   Slack: parley in Sandbox")
+        await seat.sees("ok   Discord: parley in Sandbox")
+        await seat.sees("Next: `make run`")
+        assert await seat.ends() == 0
+        typed = (slack.app_token, discord.bot_token, "sk-or-what", "u:p@h")
+        assert not any(secret in seat.screen for secret in typed)
+    kept = kept.replace("Information\n", f"Information\nSLACK_APP_TOKEN={slack.app_token}\n")
+    kept += f"DISCORD_BOT_TOKEN={discord.bot_token}\nMODEL=openai/real\nOPENAI_BASE_URL={model.base_url}\n"
+    assert file.read_text() == f"{kept}OPENAI_API_KEY=sk-or-what-the-server-takes\n"
+
+
+async def test_what_the_environment_says_is_tried_and_not_asked_for(
+    zygote: Zygote, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
+) -> None:
+    said = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": "xapp-wrong", "AGENT": "brought"}
+    slack.faults.delay("auth.test", 2.0)
+    async with seated(zygote, tmp_path, "init --platform slack", {**settings, **said}) as seat:
+        await seat.sees("SLACK_BOT_TOKEN is set in the environment")
+        await seat.sees("asking Slack …")  # for it takes its time
+        await seat.sees("FAIL SLACK_APP_TOKEN: Slack says invalid_auth.")
+        await seat.sees("You have brought an agent")
+        await seat.answers("DATABASE_URL: ", "")
+        await seat.sees("Next: mend what begins with FAIL")
+        assert await seat.ends() == 1
+        assert "asking Slack …" not in seat.screen
+    assert not (tmp_path / ".env").exists()
+
+
+async def test_where_slack_calls_by_http_its_secret_is_asked_for_and_whoever_stops_amid_a_trial_has_changed_nothing(
+    zygote: Zygote, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("SLACK_MODE=http\n")
+    slack.faults.delay("auth.test", 30.0)
+    async with seated(zygote, tmp_path, "init --platform slack", settings) as seat:
+        await seat.sees("https://your-bot.example.com/slack/events")
+        await seat.answers("SLACK_BOT_TOKEN: ", slack.bot_token)
+        await seat.sees("asking Slack …")
+        seat.presses(CTRL_C)
+        await seat.sees("Stopped. What was written stays")
+        assert await seat.ends() == 130
+    assert (tmp_path / ".env").read_text() == "SLACK_MODE=http\n"
+    slack.faults.clear()
+    async with seated(zygote, tmp_path, "init --platform slack", settings) as seat:
+        await seat.answers("SLACK_BOT_TOKEN: ", slack.bot_token)
+        await seat.answers("SLACK_SIGNING_SECRET: ", "")
+        await seat.sees("FAIL SLACK_SIGNING_SECRET: nothing was typed")
+        await seat.answers("goes on without: ", slack.signing_secret)
+        await seat.sees("ok   SLACK_SIGNING_SECRET is written")
+        await seat.sees("MODEL [gemini-3.5-flash]: ")
+        seat.presses(CTRL_D)
+        assert await seat.ends() == 130
+    written = f"SLACK_BOT_TOKEN={slack.bot_token}\nSLACK_SIGNING_SECRET={slack.signing_secret}\n"
+    assert (tmp_path / ".env").read_text() == f"SLACK_MODE=http\n{written}"
+
+
+async def test_where_nothing_can_be_written_or_asked_that_is_said_in_one_line(
+    zygote: Zygote, program: With, slack: SlackSandbox, settings: dict[str, str], disk: Path
+) -> None:
+    code, said = await program(settings).finish("init", typed="slack\n")
+    assert (code, len(said.splitlines())) == (2, 1)
+    assert "here is no terminal to answer them at" in said
+
+    (disk / ".env").write_text(THEIRS)
+    with filled(disk):
+        async with seated(zygote, disk, "init --platform slack", settings) as seat:
+            await seat.answers("SLACK_BOT_TOKEN [", slack.bot_token)
+            await seat.sees(".env: it cannot be written (No space left on device); it is as it was")
+            assert await seat.ends() == 2
+    assert (disk / ".env").read_text() == THEIRS
+    close(disk)
+    async with seated(zygote, disk, "init", settings) as seat:
+        await seat.sees("it cannot be written there; go to a folder that is yours")
+        assert await seat.ends() == 2
+    assert os.listdir(disk) == [".env"]
