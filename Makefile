@@ -35,6 +35,8 @@ bench:
 	@echo "That was 20 streams. Long form: make bench-deltas, 200 of them."
 	@$(MAKE) --no-print-directory bench-planner SIZE=20000
 	@echo "That was a short text. Long form: make bench-planner, 100,000 characters."
+	@$(MAKE) --no-print-directory bench-load BENCH_DATABASE=sqlite SESSIONS=20 MINUTES=2 EVERY=1
+	@echo "That were 20 sessions for 2 minutes. Long form: make bench-load, 500 for half an hour, on both databases."
 	@$(MAKE) --no-print-directory soak TURNS=60
 	@echo "That were 60 messages. Long form: make soak, 10,000 of them in an hour."
 	@$(MAKE) --no-print-directory chaos ARGS="--cases 2"
