@@ -108,8 +108,8 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
     words.prefer(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database, connections=settings.database_connections)
-        stack.push_async_callback(database.aclose)
         stack.enter_context(held(database))
+        stack.push_async_callback(database.aclose)
         await prepare(database)
         prices = Prices(settings.prices_file)
         spending = Spending(database, prices)

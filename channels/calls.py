@@ -31,8 +31,10 @@ _wanted: ContextVar[Wanted | None] = ContextVar("wanted", default=None)
 
 
 @contextmanager
-def as_long_as(wanted: Wanted) -> Iterator[None]:
-    """What is called within waits for its time and its place no longer than that is wanted."""
+def as_long_as(wanted: Wanted | None) -> Iterator[None]:
+    """What is called within, and in the tasks that are begun within, waits for its time and its place no longer than
+    that is wanted; with none, however long it takes.
+    """
     token = _wanted.set(wanted)
     try:
         yield

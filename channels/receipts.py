@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from channels.calls import as_long_as
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,8 @@ class Receipts:
         """Take the sign away, if it was given."""
         key = _key(address)
         if key in self._given:
-            task = asyncio.create_task(self._take(self._given.pop(key), address), name="receipt")
+            with as_long_as(None):  # the reply may be left meanwhile: the sign goes all the same
+                task = asyncio.create_task(self._take(self._given.pop(key), address), name="receipt")
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 

@@ -5,6 +5,7 @@
     ├── StoreError               the database cannot be reached, or is not what it should be
     │   ├── SessionResetError    the session was reset while something still wrote to it
     │   ├── DamagedSessionError  what is stored of a session cannot be read; the others can
+    │   ├── ClosedError          the database was closed: the process ends
     │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
     ├── StepLimitError           the agent took as many steps as one run may have
@@ -79,6 +80,15 @@ class DamagedSessionError(StoreError):
 
     public = "I cannot read what I remember of this conversation. Say `reset` to start it over."
     retryable = False
+
+
+class ClosedError(StoreError):
+    """The database was closed by this process, which ends."""
+
+    retryable = False
+
+    def __init__(self) -> None:
+        super().__init__("the database is closed: this process ends")
 
 
 class TurnLostError(StoreError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from core.errors import StoreError
-from core.lease import Lease
+from core.lease import GIVE_UP_SECONDS, Lease
 from core.secrets import traced
 from core.store.database import Database
 from core.store.schema import channels, workers
@@ -109,9 +109,9 @@ class Leadership:
             self._rests, self._asks = _now() + REST, _now() + LONG_REST
             ours &= channels.c.name.in_([self.part_name(part, count) for part in parts])
         try:
-            async with self._database.write() as connection:
+            async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
                 await connection.execute(sa.update(channels).where(ours).values(leader=None))
-        except StoreError as error:
+        except (StoreError, TimeoutError) as error:
             log.warning("%s is heard by nobody until this worker's lease ends: %s", self._name, traced(error))
 
     async def admitted(self, part: int, count: int, seconds: float) -> None:

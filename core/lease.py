@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 #: Seconds after which a worker that is heard of no more counts as gone.
 SECONDS = 10.0
 
+#: Seconds that giving something up may take, when a process ends that has not many left.
+GIVE_UP_SECONDS = 2.0
+
 #: How often a lease is lengthened while it lasts.
 BEATS = 4
 
@@ -71,9 +74,9 @@ class Lease:
     async def give_up(self) -> None:
         """Work no more: what was not handed back is anybody's."""
         try:
-            async with self._database.write() as connection:
+            async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
                 await connection.execute(sa.delete(workers).where(workers.c.id == self.worker))
-        except StoreError as error:
+        except (StoreError, TimeoutError) as error:
             log.warning("the lease cannot be given up, and ends in %s s: %s", self._seconds, traced(error))
 
     @property

@@ -19,6 +19,7 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
+from bot import trials
 from bot.cli import cli
 from bot.manifest import Platform, manifest
 from bot.operator import AskedFor
@@ -167,6 +168,7 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
         ("retry", ""): AskedFor,
         ("cancel", ""): AskedFor,
         ("forget", ""): Survey,
+        ("check", ""): trials.Finding,
     }
     less = {("why", ""): {"cost"}}  # which is told in dollars
     more = {("why", ""): {"dollars"}, ("status", "workers"): {"is_alive"}, ("status", ""): {"findings", "is_well"}}
@@ -305,7 +307,7 @@ def test_the_page_of_errors_has_what_people_read() -> None:
     page = (REFERENCE / "errors.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+Error)`[^|]* \| ([^|]+) \|$", page, re.M))
     silent = {"DeafError", "SettingsError", "SurfaceError", "ToolError"}
-    silent |= {"SessionResetError", "TurnLostError", "CapError"}
+    silent |= {"SessionResetError", "TurnLostError", "ClosedError", "CapError"}
     kinds = {name: found for name, found in vars(errors).items() if isinstance(found, type) and name not in silent}
     assert rows == {name: kind.public for name, kind in kinds.items() if issubclass(kind, ParleyError)}
 

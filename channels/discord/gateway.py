@@ -223,9 +223,13 @@ class Gateway:
             self._begin()
 
     async def _end(self) -> None:
-        while self._keeping is not None and not self._keeping.done():
-            self._keeping.cancel()  # discord.py uses `asyncio.wait_for`, which on Python 3.11 may lose that
-            await asyncio.wait([self._keeping], timeout=2 * CLOSE_TIMEOUT)
+        keeping = self._keeping
+        if keeping is None:
+            return
+        if not keeping.cancelling():  # else somebody else ends it, and a second time would break off the goodbye
+            keeping.cancel()
+        while not (await asyncio.wait([keeping], timeout=2 * CLOSE_TIMEOUT))[0]:
+            keeping.cancel()  # discord.py uses `asyncio.wait_for`, which on Python 3.11 may lose that
 
     def _begin(self) -> None:
         self._keeping = asyncio.create_task(self._keep(), name="discord gateway")

@@ -67,12 +67,18 @@ class Requests:
         """Nothing that could be connected anew."""
 
     async def close(self) -> None:
-        """Take no more requests: Slack takes them elsewhere, or brings them again. Those under way are waited for."""
+        """Take no more requests: Slack takes them elsewhere, or brings them again. Those under way are waited for, and
+        then broken off: what was not taken in time was not acknowledged.
+        """
         self._is_open = False
         if self._proof is not None:
             await self._proof.end()
         if self._under_way:
-            await asyncio.wait(self._under_way, timeout=CLOSE_SECONDS)
+            _, late = await asyncio.wait(self._under_way, timeout=CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=CLOSE_SECONDS)
 
     async def _take(self, request: web.Request) -> web.Response:
         """Answer a request in time. What is not done by then is done all the same, and Slack brings it again.
@@ -96,6 +102,8 @@ class Requests:
         task.add_done_callback(self._under_way.discard)
         await asyncio.wait([task], timeout=ANSWER_SECONDS)
         if not task.done():
+            return web.Response(status=503)
+        if task.cancelled():
             return web.Response(status=503)
         return await to_aiohttp_response(task.result())
 

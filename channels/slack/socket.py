@@ -141,7 +141,7 @@ class Socket:
         tasks = [self._connecting, client.message_processor, client.current_session_monitor, client.message_receiver]
         for task in (left := [*self._under_way, *(task for task in tasks if task is not None)]):
             task.cancel()
-        await asyncio.wait(left)
+        await asyncio.wait(left, timeout=CLOSE_TIMEOUT)
         await client.aiohttp_client_session.close()
         self._client = None
 

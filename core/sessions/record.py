@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -192,6 +193,21 @@ def parsed(event: str | None, id_: int) -> Event | None:
     except ValueError:  # its text may quote what people said: it is not logged
         logger.warning("the event of message %s cannot be read: it is rebuilt from its columns", id_)
         return None
+
+
+class CallIds:
+    """Ids for calls that came without: `call_` and the tool's name, repeats counted."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[str] = Counter()
+
+    def take(self, id_: str | None, name: str | None) -> str:
+        wanted = id_ or f"call_{name or 'tool'}"
+        self._taken[wanted] += 1
+        count = self._taken[wanted]
+        if count == 1:
+            return wanted
+        return self.take(f"{wanted}_{count}", name)
 
 
 def measured(event: Event) -> tuple[str, int]:

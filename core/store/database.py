@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
+from core.errors import ClosedError
 from core.store.address import engine_options
 from core.store.faults import store_errors
 from core.store.schema import pulse
@@ -49,6 +50,7 @@ class Database:
         )
         self._writing = asyncio.Lock() if self.is_sqlite else nullcontext()
         self._prepared: dict[Statement, Prepared] = {}
+        self._is_closed = False
         self._singles: Singles = (
             SqliteSingles(self._readers) if self.is_sqlite else PostgresSingles(self._readers, (connections - 1) // 2)
         )
@@ -80,6 +82,7 @@ class Database:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A connection for reading."""
+        self._see_open()
         with store_errors():
             async with self._readers.connect() as connection:
                 yield connection
@@ -88,8 +91,10 @@ class Database:
     async def write(self) -> AsyncIterator[AsyncConnection]:
         """One transaction: committed at the end of the block, rolled back by an exception."""
         with store_errors():
-            async with self._writing, self.engine.begin() as connection:
-                yield connection
+            async with self._writing:
+                self._see_open()
+                async with self.engine.begin() as connection:
+                    yield connection
 
     async def ping(self) -> None:
         """See that the database takes what is written.
@@ -114,11 +119,20 @@ class Database:
         asked = [(step.sql, step.arguments(values)) for step in prepared.steps]
         with store_errors():
             async with self._writing if prepared.writes else nullcontext():
+                self._see_open()
                 return await self._singles.ask(*asked)
 
     async def aclose(self) -> None:
+        """Let go of it. Who comes later than that, and would open it anew, gets a `ClosedError`: somebody else may
+        have it by then.
+        """
+        self._is_closed = True
         await self._singles.aclose()
         await self.engine.dispose()
+
+    def _see_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError
 
 
 def _pulse(dialect: str) -> sa.Insert:

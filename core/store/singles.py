@@ -6,6 +6,7 @@ from typing import Any, Protocol, Self
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from core.errors import ClosedError
 from core.store.address import ANSWER_TIMEOUT
 
 #: Seconds to wait until a connection is free.
@@ -22,7 +23,8 @@ class Singles(Protocol):
     async def ask(self, first: Asked, *more: Asked) -> list[tuple[Any, ...]]:
         """The rows of the first; all of them are one transaction."""
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Close all: what is in use, as soon as it is not. Nothing is asked any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class SqliteSingles:
         self._connecting = asyncio.Lock()
         self._connection: _Connection | None = None
         self._several: _Connection | None = None
+        self._is_closed = False
 
     async def ask(self, first: Asked, *more: Asked) -> list[tuple[Any, ...]]:
         if more:
@@ -81,10 +84,16 @@ class SqliteSingles:
         except BaseException:
             await connection.aclose()  # and what it has begun with it
             raise
-        self._several = connection
+        if self._is_closed:
+            await connection.aclose()
+        else:
+            self._several = connection
         return rows
 
     async def aclose(self) -> None:
+        self._is_closed = True
+        async with self._connecting:
+            pass
         connections = (self._connection, self._several)
         self._connection = self._several = None
         for connection in connections:
@@ -93,6 +102,8 @@ class SqliteSingles:
 
     async def _connect(self) -> _Connection:
         async with self._connecting:
+            if self._is_closed:
+                raise ClosedError
             if self._connection is None:
                 self._connection = await _Connection.of(self._engine)
             return self._connection
@@ -110,6 +121,7 @@ class PostgresSingles:
         self._free: asyncio.LifoQueue[_Connection | None] = asyncio.LifoQueue()
         for _ in range(most):
             self._free.put_nowait(None)
+        self._is_closed = False
 
     async def ask(self, first: Asked, *more: Asked) -> list[tuple[Any, ...]]:
         assert not more, "PostgreSQL does with one"
@@ -130,9 +142,12 @@ class PostgresSingles:
             raise
         finally:
             self._free.put_nowait(connection)
+            if self._is_closed:
+                await self.aclose()
         return rows
 
     async def aclose(self) -> None:
+        self._is_closed = True
         for _ in range(self._free.qsize()):
             connection = self._free.get_nowait()
             if connection is not None:

@@ -1,5 +1,6 @@
 """What an operator sees."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -160,9 +161,12 @@ async def test_check_says_of_each_setting_that_it_works(
         }
         code, said = await program(settings).finish("check")
     assert code == 0, said
-    told = [line.partition(":")[0] for line in said.splitlines()]
+    before, told = said, [line.partition(":")[0] for line in said.splitlines()]
     assert told[:-1] == ["ok   Slack", "ok   Discord", "ok   database", "ok   model", "ok   agent"]
     assert told[-1] in ("ok   tokens", "note tokens")
+    code, said = await program({"SLACK_BOT_TOKEN": "xoxb-1"}).finish("check --json")
+    (found,) = json.loads(said.removeprefix(before))
+    assert (code, found["verdict"], "SLACK_APP_TOKEN" in found["line"]) == (1, "fail", True)
 
 
 async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_model(

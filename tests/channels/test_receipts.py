@@ -1,7 +1,10 @@
 import asyncio
+from functools import partial
 
+from channels.budget import Window
+from channels.calls import Caller, as_long_as
 from channels.receipts import Address, Receipts
-from core.errors import SurfaceError
+from core.errors import SurfaceError, TurnLostError
 
 MESSAGE = {"channel": "1", "message": "2"}
 
@@ -52,6 +55,23 @@ async def test_however_slow_the_platform_is_a_sign_is_taken_away_after_it_was_se
     signs.open.set()
     await signs.receipts.settle(1)
     assert signs.log == ["add 2", "remove 2"]
+
+
+async def test_a_sign_is_taken_away_though_the_reply_that_stands_in_its_place_is_left() -> None:
+    signs, caller = Signs(), Caller("test")
+
+    async def left() -> None:
+        raise TurnLostError("another process has it")
+
+    async def remove(address: Address) -> None:
+        await caller.call("remove", partial(signs._remove, address), caller.budget("signs", Window(1, 1.0)))
+
+    receipts = Receipts(signs._add, remove)
+    receipts.given(MESSAGE)
+    with as_long_as(left):
+        receipts.take_back(MESSAGE)
+    await receipts.settle(1)
+    assert signs.log == ["remove 2"]
 
 
 async def test_a_sign_that_cannot_be_set_is_no_fault() -> None:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from core.errors import TurnLostError
 from core.inbox import Inbox
+from core.leadership import Leadership
 from core.lease import Lease
 from core.store.schema import workers
 from core.turns import Turns
@@ -58,6 +59,19 @@ async def test_a_worker_that_gave_up_its_lease_is_gone_at_once_and_so_is_a_stran
     await ended.give_up()
     for worker in (ended.worker, "stranger", None):
         assert await is_gone(shared, judge, worker)
+
+
+async def test_who_ends_waits_for_no_database_that_hangs(shared: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = await taken(shared, seconds=30)
+    leadership = Leadership(shared, lease, "discord")
+    for module in ("core.lease", "core.leadership"):
+        monkeypatch.setattr(f"{module}.GIVE_UP_SECONDS", 0.1)
+    async with shared.engine.begin() as other:
+        await other.execute(sa.text("LOCK TABLE workers, channels"))
+        async with asyncio.timeout(5):
+            await leadership.give_up()
+            await lease.give_up()
+    assert await ids(shared) == [lease.worker]
 
 
 async def test_when_nobody_could_lengthen_his_lease_nobody_is_taken_for_dead_at_once(shared: Faulty) -> None:

@@ -128,6 +128,28 @@ async def test_a_line_that_has_gone_dead_is_noticed(tmp_path: Path, monkeypatch:
         await answers(bot)
 
 
+async def test_a_stop_lets_the_goodbye_be_said_that_somebody_else_has_begun(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang_up, begun, said = gateway._hang_up, asyncio.Event(), list[gateway.Connection]()
+
+    async def slowly(client: gateway.Connection) -> None:
+        begun.set()
+        await asyncio.sleep(0.05)
+        await hang_up(client)
+        said.append(client)
+
+    async with running(server, tmp_path, echo) as bot:
+        monkeypatch.setattr(gateway, "_hang_up", slowly)
+        reconnecting = asyncio.create_task(bot.channel.reconnect())
+        (part,) = bot.channel._shards._parts.values()
+        part.gateway.heard_at = 1.0  # it is deaf
+        await asyncio.wait_for(begun.wait(), 10)
+        reconnecting.cancel()
+        await bot.channel.stop()
+        assert len(said) == 1
+
+
 async def test_an_answer_goes_on_while_the_socket_is_gone(server: DiscordSandbox, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with running(server, tmp_path, [Say("half"), Pause(go_on), Say(" and half.")]) as bot:

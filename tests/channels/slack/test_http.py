@@ -157,6 +157,28 @@ async def test_a_token_that_slack_takes_no_more_leaves_the_bot_without_a_sign_of
 
 
 @HTTP
+async def test_a_stop_breaks_off_what_is_not_taken_in_time(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "CLOSE_SECONDS", 0.1)
+    begun, broken = asyncio.Event(), asyncio.Event()
+
+    async def hanging(_self: Inbox, _inbound: Any) -> Any:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            broken.set()
+
+    async with running(slack, tmp_path, echo) as bot:
+        monkeypatch.setattr(Inbox, "accept", hanging)
+        await bot.ask("ada", "general", "one")
+        await asyncio.wait_for(begun.wait(), 10)
+        await bot.channel.stop()
+        assert broken.is_set()
+
+
+@HTTP
 async def test_who_has_stopped_takes_nothing_more(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo) as bot:
         await bot.channel.stop()

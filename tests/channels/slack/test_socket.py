@@ -1,6 +1,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,28 @@ async def test_who_hangs_up_waits_until_what_came_is_taken_and_gives_up_what_tak
         assert ended[-1:] == [expected]
         begun.clear()
         go_on.clear()
+
+
+async def test_who_hangs_up_does_not_wait_for_what_will_not_end(
+    slack: SlackSandbox, socket: Socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("channels.slack.socket.CLOSE_TIMEOUT", 0.05)
+    released = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+
+    await socket.open()
+    task = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+    socket._under_way.add(task)
+    async with asyncio.timeout(5):
+        await socket.close()
+    assert not task.done()
+    released.set()
+    await task
 
 
 async def test_of_two_sockets_one_stands_while_the_other_is_made_anew_and_each_event_is_answered_once(

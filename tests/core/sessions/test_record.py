@@ -7,7 +7,8 @@ from google.genai import types
 from hypothesis import given
 
 from core.sessions import record
-from core.sessions.record import INLINE_BYTES, Rebuilder, Row
+from core.sessions.rebuilding import Rebuilder
+from core.sessions.record import INLINE_BYTES, Row
 from tests.core.sessions import strategies
 from tests.core.sessions.speech import answered, called, replied, said
 

@@ -10,15 +10,18 @@ from core import metrics
 from core.errors import SettingsError, StoreError
 from core.store.database import Database
 from core.store.schema import state
+from core.store.singles import PostgresSingles, SqliteSingles
 from core.store.statement import Statement
 from sandbox.postgres import PostgresSandbox
 from tests.core.conftest import Faulty, with_tables
 
 NAME, VALUE = sa.bindparam("name", type_=sa.Text), sa.bindparam("as", type_=sa.JSON)
-SET = Statement(
-    lambda _dialect: sa.insert(state).values(scope="app", owner="a", key=NAME, value=VALUE).returning(state.c.key)
-)
+SET_ONE = sa.insert(state).values(scope="app", owner="a", key=NAME, value=VALUE).returning(state.c.key)
+SET = Statement(lambda _dialect: SET_ONE)
 KEYS = Statement(lambda _dialect: sa.select(state.c.key, state.c.scope).order_by(state.c.key))
+SET_TWICE = Statement(
+    lambda dialect: SET_ONE if dialect == "postgresql" else (SET_ONE, sa.update(state).values(key=NAME))
+)
 UNKNOWN = Statement(lambda _dialect: sa.select(sa.table("nowhere", sa.column("x")).c.x))
 
 
@@ -77,6 +80,27 @@ async def test_statements_that_fail_together_spoil_nothing_for_the_others(databa
         told = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(one) for one in told] == [StoreError, list] * 8
     assert await keys(database) == []
+
+
+async def test_a_database_that_was_closed_is_opened_anew_by_nobody_who_comes_late(database: Faulty) -> None:
+    await database.ping()
+    asked = [(statement, {"name": f"k{n}", "as": n}) for n, statement in enumerate((SET, SET_TWICE, SET))]
+    late = [asyncio.create_task(database.run(statement, **values)) for statement, values in asked]
+    await asyncio.sleep(0)
+    await database.aclose()
+    await asyncio.wait(late)
+    with pytest.raises(StoreError, match="the database is closed"):
+        await database.ping()
+    for way in (database.read, database.write):
+        with pytest.raises(StoreError, match="the database is closed"):
+            async with way():
+                pass
+    singles = database._singles
+    if isinstance(singles, SqliteSingles):
+        assert (singles._connection, singles._several) == (None, None)
+    else:
+        assert isinstance(singles, PostgresSingles)
+        assert singles._free.empty()
 
 
 async def test_a_server_that_was_started_again_is_found_by_the_first_who_asks(
