@@ -6,7 +6,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test lint format bench-deltas bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures init check warm clean
+.PHONY: run test lint format bench-deltas bench-load bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures init check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -30,6 +30,10 @@ bench-sessions: .venv/ready $(WARM)
 bench-turns: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.turns
 
+# BENCH_DATABASE, SESSIONS, MINUTES, EVERY, PAUSE, SPEED, SEED: see docs/benchmarks.md.
+bench-load: .venv/ready $(WARM)
+	@.venv/bin/python -m benchmarks.load
+
 # TURNS, SESSIONS, SEED, EVERY, AT_ONCE, SPEED: see docs/benchmarks.md.
 soak: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.soak
@@ -51,14 +55,14 @@ chaos: .venv/ready
 words: .venv/ready
 	@.venv/bin/python -m tests.channels.catalogue
 
-# The pictures of the pages, and the exchanges of docs/howto/use-it-every-day.md, from real runs.
+# The pictures and the exchanges of the pages, from real runs.
 docs-pictures: .venv/ready $(WARM)
 	@.venv/bin/python docs/pictures/make.py
 
-init: .venv/ready
+init: .venv/ready $(WARM)
 	@.venv/bin/python -m bot init
 
-check: .venv/ready
+check: .venv/ready $(WARM)
 	@.venv/bin/python -m bot check
 
 # What tokens are counted with. Without it they are estimated, so that a machine with no network can still run.

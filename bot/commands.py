@@ -5,7 +5,7 @@ Neither is imported before one of the commands is given.
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,23 +28,25 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="A turn: its id, or how it
 @commands.command()
 def export(
     session: Annotated[str, typer.Argument(help="The conversation's id.")],
-    form: Annotated[Literal["md", "json"], typer.Option("--format", help="For people, or for programs.")] = "md",
     files: Annotated[Path | None, typer.Option(help="A folder that its files are written into.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Print what is stored of a conversation."""
-    keeping.export(session, form, files)
+    keeping.export(session, files, as_json=as_json)
 
 
 @commands.command()
 def forget(
+    *,
     user: Annotated[str, typer.Option(help="What this person has said, by the platform's id.")] = "",
     session: Annotated[str, typer.Option(help="A conversation, by its id.")] = "",
     before: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="What is older (UTC).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would take.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines, which are not asked.")] = False,
 ) -> None:
     """Delete what is stored of a person, of a conversation, or from before a day."""
-    keeping.forget(user=user, session=session, before=before, dry_run=dry_run, yes=yes)
+    keeping.forget(user=user, session=session, before=before, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 @commands.command()
@@ -85,12 +87,12 @@ def why(turn: Id, as_json: Json = False) -> None:
 
 
 @commands.command()
-def retry(turn: Id, wait: Wait = 10.0) -> None:
+def retry(turn: Id, wait: Wait = 10.0, as_json: Json = False) -> None:
     """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
-    operator.retry(turn, wait)
+    operator.retry(turn, wait, as_json=as_json)
 
 
 @commands.command()
-def cancel(turn: Id, wait: Wait = 10.0) -> None:
+def cancel(turn: Id, wait: Wait = 10.0, as_json: Json = False) -> None:
     """Have a turn ended that has not ended, as the button does: what was said so far stays."""
-    operator.cancel(turn, wait)
+    operator.cancel(turn, wait, as_json=as_json)

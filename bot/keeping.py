@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -13,22 +14,22 @@ from bot import logs, tables
 from bot import settings as configuration
 from core import exported
 from core.errors import SettingsError, StoreError
-from core.export import pieces, runs
+from core.export import pieces
 from core.forgetting import Forgetting, Survey, Wish, wipe
 from core.prices import Prices
-from core.spending import Spending
 from core.store.database import Database
 from core.store.migrate import pending, verify
+from core.transcript import runs
 
 
-def export(session: str, form: Literal["md", "json"], files: Path | None) -> None:
+def export(session: str, files: Path | None, *, as_json: bool) -> None:
     """Print what is stored of a conversation."""
 
     async def work(database: Database, settings: configuration.Settings) -> None:
+        form: Literal["md", "json"] = "json" if as_json else "md"
         is_empty = True
         with tables.progress("reading it"):
-            await Spending(database, Prices(settings.prices_file)).count()  # so that it is told with each turn
-            async with aclosing(pieces(database, session, form)) as told:
+            async with aclosing(pieces(database, session, form, Prices(settings.prices_file))) as told:
                 async for piece in told:
                     is_empty = False
                     await asyncio.to_thread(tables.write, piece)
@@ -42,10 +43,12 @@ def export(session: str, form: Literal["md", "json"], files: Path | None) -> Non
     _run(work)
 
 
-def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, yes: bool) -> None:
+def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete what is stored of a person, of a conversation, or from before a day."""
     if [bool(user), bool(session), before is not None].count(True) != 1:
         raise SettingsError("forget: say one of --user ID, --session ID and --before DATE")
+    if as_json and not (yes or dry_run):
+        raise SettingsError("forget: with --json, say --yes or --dry-run")
     at = before.replace(tzinfo=UTC).timestamp() if before is not None else 0.0
     wish = Wish(session=session, person=user, before=at)
 
@@ -53,23 +56,27 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
         forgetting = Forgetting(database, Prices(settings.prices_file))
         with tables.progress("looking for it"):
             survey = await forgetting.survey(wish)
-        for each in survey.whole:
-            typer.echo(f"all of   {each}")
-        for each in survey.parts:
-            typer.echo(f"parts of {each}")
-        typer.echo(f"{survey.messages} messages and {survey.files} files are in these {_count(survey)} conversations")
-        if dry_run or not (yes or await asyncio.to_thread(typer.confirm, "Delete it for good?")):
-            return
-        with tables.progress("deleting"):
-            await forgetting.forget(wish)
-            await wipe(database)
-        typer.echo("deleted")
+        if not as_json:
+            _show(survey)
+        if is_meant := not dry_run and (yes or await asyncio.to_thread(typer.confirm, "Delete it for good?")):
+            with tables.progress("deleting"):
+                await forgetting.forget(wish)
+                await wipe(database)
+        if as_json:
+            tables.dump({**asdict(survey), "is_deleted": is_meant})
+        elif is_meant:
+            typer.echo("deleted")
 
     _run(work)
 
 
-def _count(survey: Survey) -> int:
-    return len(survey.whole) + len(survey.parts)
+def _show(survey: Survey) -> None:
+    for each in survey.whole:
+        typer.echo(f"all of   {each}")
+    for each in survey.parts:
+        typer.echo(f"parts of {each}")
+    count = len(survey.whole) + len(survey.parts)
+    typer.echo(f"{survey.messages} messages and {survey.files} files are in these {count} conversations")
 
 
 async def _write_files(database: Database, session: str, folder: Path) -> int:

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 import typer
@@ -49,6 +49,22 @@ _NAMED, _LOOK = 5, 0.3
 
 class UnknownIdError(ParleyError):
     """There is no such turn, or there are several."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedFor:
+    """What became of what a worker was asked for.
+
+    Attributes:
+        newest: the turn that stands for it now.
+        is_done: whether the worker has done it.
+        has_worker: whether there is one that does it as soon as it can.
+    """
+
+    turn: str
+    newest: str
+    is_done: bool
+    has_worker: bool
 
 
 def status(*, as_json: bool) -> None:
@@ -163,46 +179,36 @@ def why(turn: str, *, as_json: bool) -> None:
     _run(work, "reading")
 
 
-def retry(turn: str, wait: float) -> None:
+def retry(turn: str, wait: float, *, as_json: bool) -> None:
     """Have a turn that failed tried again, as the button does: it goes on with what is stored."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        account = await _account(_ledger(database, settings), turn)
+        ledger = _ledger(database, settings)
+        account = await _account(ledger, turn)
         inbox, _ = await _hands(database, settings, account)
-        done = await inbox.again(account.id, author=None, kind="retry")
-        if isinstance(done, Refused):
+        asked = await inbox.again(account.id, author=None, kind="retry")
+        if isinstance(asked, Refused):
             if account.state != "failed":
                 raise ParleyError(f"turn {account.id} is {account.state}: only what failed is tried again")
             newer = f": `parley why {account.again[-1]}`" if account.again else ""
             raise ParleyError(f"turn {account.id} was tried again before, or its conversation was started over{newer}")
-        return await _waited(
-            database,
-            _ledger(database, settings),
-            account,
-            wait,
-            is_done=lambda now: bool(now.again),
-            what="is being tried again",
-        )
+        done = await _waited(database, ledger, account, wait, is_done=lambda now: bool(now.again))
+        return _tell(done, "is being tried again", as_json=as_json)
 
     _run(work, "trying again")
 
 
-def cancel(turn: str, wait: float) -> None:
+def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     """Have a turn ended that has not ended, as the button does: what was said so far stays."""
 
     async def work(database: Database, settings: configuration.Settings) -> int:
-        account = await _account(_ledger(database, settings), turn)
+        ledger = _ledger(database, settings)
+        account = await _account(ledger, turn)
         _, conversations = await _hands(database, settings, account)
         if await conversations.stop_turn(account.id, None) is not Stopped.DONE:
             raise ParleyError(f"turn {account.id} is {account.state}: there is nothing to end")
-        return await _waited(
-            database,
-            _ledger(database, settings),
-            account,
-            wait,
-            is_done=lambda now: now.state in ENDED,
-            what="is ended",
-        )
+        done = await _waited(database, ledger, account, wait, is_done=lambda now: now.state in ENDED)
+        return _tell(done, "is ended", as_json=as_json)
 
     _run(work, "ending")
 
@@ -279,14 +285,8 @@ async def _never(turn: Turn) -> None:
 
 
 async def _waited(
-    database: Database,
-    ledger: Ledger,
-    account: Account,
-    seconds: float,
-    *,
-    is_done: Callable[[Account], bool],
-    what: str,
-) -> int:
+    database: Database, ledger: Ledger, account: Account, seconds: float, *, is_done: Callable[[Account], bool]
+) -> AskedFor:
     """Wait until a worker has done what was asked for."""
     until = time.monotonic() + seconds
     seen = await overview(database)
@@ -294,14 +294,24 @@ async def _waited(
     while works:
         now = await ledger.account(account.id)
         if now is not None and is_done(now):
-            newest = now.again[-1] if now.again else now.id
-            tables.say(f"turn {now.id} {what}: `parley why {newest}`")
-            return 0
+            return AskedFor(now.id, now.again[-1] if now.again else now.id, is_done=True, has_worker=True)
         if time.monotonic() >= until:
             break
         await asyncio.sleep(_LOOK)
-    who = "a worker does it as soon as it can" if works else "no worker is at work: it is done when one is"
-    tables.say(f"turn {account.id}: it is asked for; {who}")
+    return AskedFor(account.id, account.id, is_done=False, has_worker=works)
+
+
+def _tell(asked: AskedFor, what: str, *, as_json: bool) -> int:
+    """Say what became of it; the exit code."""
+    if as_json:
+        tables.dump(asked)
+    elif asked.is_done:
+        tables.say(f"turn {asked.turn} {what}: `parley why {asked.newest}`")
+    else:
+        who = (
+            "a worker does it as soon as it can" if asked.has_worker else "no worker is at work: it is done when one is"
+        )
+        tables.say(f"turn {asked.turn}: it is asked for; {who}")
     return 0
 
 

@@ -303,7 +303,7 @@ class Answerer:
         runtime = self._others.get(turn.agent, self._runtime)
         decisions = await self._approvals.decisions(turn.origin) if turn.run is not None else ()
         channel = self._channel(turn.inbound)
-        asked = await self._asking.of(turn, channel, runtime.takes(turn.model), clerk)
+        asked = await self._asking.of(turn, channel, runtime, clerk)
         events = runtime.stream(
             user_id=turn.inbound.place,
             session_id=turn.session_id,

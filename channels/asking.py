@@ -11,8 +11,8 @@ from channels.channel import Channel, Heard
 from channels.context import Context
 from channels.door import Admission, Door
 from core.inbound import Inbound, storable
-from core.models.provider import Takes
 from core.receipt import Clerk
+from core.runtime import AgentRuntime
 from core.sessions.spoken import Spoken
 from core.turn import Turn
 from core.turns import Turns
@@ -55,11 +55,11 @@ class Asking:
         may = tuple(one for one in turn.messages if self._door.admits(one.who, one.spot) is Admission.ADMITTED)
         return replace(turn, messages=may) if may else None
 
-    async def of(self, turn: Turn, channel: Channel, takes: Takes, clerk: Clerk) -> Asked:
+    async def of(self, turn: Turn, channel: Channel, runtime: AgentRuntime, clerk: Clerk) -> Asked:
         """What a turn asks.
 
         Args:
-            takes: the files that the model can be given.
+            runtime: of the agent that is asked.
             clerk: takes down what is read of it.
 
         Raises:
@@ -73,9 +73,10 @@ class Asking:
             f"{message.channel}:{message.author}": storable(one.speaker)
             for message, one in zip(turn.messages, heard, strict=True)
         }
-        await turn.meter.ask(turn.model or "", lambda: 0)  # what is refused is neither read nor stored
+        await turn.meter.ask(runtime.asks(turn.model), lambda: 0)  # what is refused is neither read nor stored
         speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
+            takes = runtime.takes(turn.model)
             heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
             clerk.files(uses)
         spoken, clerk.others = await self._context.joined(turn, channel, heard)

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 from channels.budget import Budget, Window
@@ -18,6 +20,24 @@ T = TypeVar("T")
 #: Seconds to wait before a call that failed in passing is made again; after the last one, eight minutes from the
 #: first, it is given up.
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 120.0, 240.0)
+
+#: Seconds between two looks at whether a call that has to wait is still to be made.
+LOOK = 0.5
+
+#: Awaited before a call that has waited is made; raises if it is not to be made any more.
+Wanted = Callable[[], Awaitable[None]]
+
+_wanted: ContextVar[Wanted | None] = ContextVar("wanted", default=None)
+
+
+@contextmanager
+def as_long_as(wanted: Wanted) -> Iterator[None]:
+    """What is called within waits for its time and its place no longer than that is wanted."""
+    token = _wanted.set(wanted)
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
 
 
 class RefusedError(SurfaceError):
@@ -124,14 +144,15 @@ class Caller:
             PassingError: a tick failed in passing; whether it took effect, or still will, is not known.
             RefusedError: the platform will not have it, however often it is asked.
             SurfaceError: the platform stayed out of reach.
+            Exception: what is raised if it is not wanted any more: see `as_long_as`.
         """
         pauses = iter(self._pauses)
-        while True:
-            if priority is Priority.TICK and not is_admitted and not budget.try_admit(priority):
+        if not is_admitted:
+            if priority is Priority.TICK and not budget.try_admit(priority):
                 return None
-            if priority is not Priority.TICK and not is_admitted:
-                await budget.admit(priority)
-            is_admitted = False
+            if priority is not Priority.TICK:
+                await _place(budget, priority)
+        while True:
             try:
                 return await self.once(name, send, budget, within=within, priority=priority)
             except PassingError as error:
@@ -142,13 +163,40 @@ class Caller:
                 if found is not None:
                     return await found()
                 raise failure
-            if failure.retry_after is not None:
+            if failure.retry_after is not None:  # the budget knows when
+                await _place(budget, priority)
                 continue
             if found is not None and (effect := await found()) is not None:
                 return effect
             if (pause := next(pauses, None)) is None:
                 raise SurfaceError(f"{name}: out of reach ({failure})")
-            await asyncio.sleep(pause)
+            await _place(budget, priority, after=pause)
+
+
+async def _place(budget: Budget, priority: Priority, *, after: float = 0.0) -> None:
+    """Wait so many seconds, and then for a place in the budget, as long as the call is wanted."""
+
+    async def wait() -> None:
+        if after:
+            await asyncio.sleep(after)
+        await budget.admit(priority)
+
+    wanted = _wanted.get()
+    if wanted is None:
+        return await wait()
+    waiting = asyncio.create_task(wait(), name="place")
+    try:
+        is_there = False
+        while not is_there:
+            is_there = bool((await asyncio.wait([waiting], timeout=LOOK))[0])
+            await wanted()
+    except BaseException:
+        if waiting.done():
+            budget.give_back()
+        else:
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        raise
 
 
 async def _admitted(send: Callable[[], Awaitable[T]], budget: Budget, priority: Priority) -> T:

@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
@@ -15,7 +15,7 @@ from channels.desk import Desk
 from channels.receipts import Receipts
 from channels.tools import plain
 from channels.usage import usage
-from channels.why import told
+from channels.why import told, turn_in
 from channels.words import Words
 from core.errors import StoreError
 from core.export import Form
@@ -45,6 +45,9 @@ COMMANDS: Mapping[Name, str] = {
 #: Those that may have a name behind them. What they choose, they choose before the first question, too.
 WITH_NAME: frozenset[Name] = frozenset({"agent", "model"})
 
+#: What may stand behind a command.
+_BEHIND: Mapping[Name, str] = {"agent": words.A_NAME, "model": words.A_NAME, "why": words.A_TURN, "export": "json"}
+
 #: Characters of a name that is said again.
 _MOST_NAMED = 100
 
@@ -65,6 +68,21 @@ _WITH_ARGUMENT: frozenset[Name] = WITH_NAME | {"why"}
 PRIVATE: Mapping[Name, str] = {"why": words.WHY_PRIVATELY, "usage": words.USAGE_PRIVATELY}
 
 _COMMAND = re.compile(rf"[/!]?(?P<name>{'|'.join(get_args(Name))})(?:\s+(?P<argument>[^\s?]+))?[.!]*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How people give commands on a platform, beside saying them to the bot.
+
+    Attributes:
+        slashes: what they type for each, where there is a slash command for it.
+        asking: what they type to ask a question; empty if nothing.
+        menu: what stands in the menu of a message, in a language.
+    """
+
+    slashes: Mapping[Name, str]
+    asking: str
+    menu: Callable[[Words], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +130,16 @@ class Asker:
             locale=locale,
             sent_at=inbound.sent_at,
             is_late=is_late,
+            visitor=inbound.visitor,
             spot=inbound.spot,
         )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Asker":
+        """Read what `asdict` made, and JSON kept."""
+        visitor = data["visitor"]
+        read = {"visitor": visitor and Visitor.from_json(visitor), "spot": Spot.from_json(data["spot"])}
+        return cls(**{**data, **read})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +168,9 @@ class Commands:
         run: does what nobody waits for.
     """
 
-    def __init__(self, desk: Desk, receipts: Receipts, run: Run) -> None:
+    def __init__(self, desk: Desk, receipts: Receipts, ways: Ways, run: Run) -> None:
         self._desk = desk
+        self._ways = ways
         self._receipts = receipts
         self._run = run
 
@@ -173,12 +200,14 @@ class Commands:
         """
         say = words.of(asker.locale)
         if name == "help":
-            return Said(_help(say))
+            return Said(self._help(say))
         if name == "usage":
             return Said(await self._usage(asker, say))
         session = asker.session_id
         if name == "why":
             return Said(await self._why(argument.strip(), asker, say))
+        if session is None and name in WITH_NAME and not argument.strip():
+            session = ""  # it is yet to begin
         if session is None or not (name in WITH_NAME or await self._desk.inbox.is_session(session)):
             return Said(say(words.NOTHING_TO_RESET))
         return await self._in_session(name, argument.strip(), session, asker, say)
@@ -195,24 +224,29 @@ class Commands:
             case "export":
                 return await self._export(session, argument, say)
             case "mute" | "listen":
-                await self._desk.conversations.mute(session, name == "mute")
-                return Said(say(words.MUTED if name == "mute" else words.LISTENING))
+                return Said(say(await self._mute(session, asker, name == "mute")))
             case _:
                 return await self._status(session, asker, say)
+
+    async def _mute(self, session: str, asker: Asker, is_mute: bool) -> str:
+        if is_mute and asker.spot.is_direct:
+            return words.NOT_MUTED
+        await self._desk.conversations.mute(session, is_mute)
+        return words.MUTED if is_mute else words.LISTENING
 
     async def _export(self, session: str, wanted: str, say: Words) -> Said:
         form = next((form for form in FORMS if form == (wanted.lower() or "md")), None)
         if form is None:
             return Said(say(words.NO_SUCH_FORM))
-        await self._desk.spending.count()  # so that what it has cost is told with each turn
-        exported = await self._desk.conversations.exported(session, form, most=MOST_EXPORTED)
+        prices = self._desk.spending.prices
+        exported = await self._desk.conversations.exported(session, form, prices, most=MOST_EXPORTED)
         return Said(say(words.EXPORTED), File(f"transcript.{form}", exported.encode()))
 
-    async def _why(self, turn_id: str, asker: Asker, say: Words) -> str:
-        ledger, session, is_admin = self._desk.ledger, asker.session_id, self._is_admin(asker)
+    async def _why(self, named: str, asker: Asker, say: Words) -> str:
+        ledger, is_admin = self._desk.ledger, self._is_admin(asker)
         author = None if is_admin else asker.author
-        newest = await ledger.newest(session, author=author) if session and not turn_id else None
-        return await told(ledger, turn_id or newest, asker.author, say, is_admin=is_admin)
+        turn_id = turn_in(named) or await ledger.newest(session_id=asker.session_id, place=asker.place, author=author)
+        return await told(ledger, turn_id, asker.author, say, is_admin=is_admin)
 
     def _is_admin(self, asker: Asker) -> bool:
         return asker.visitor is not None and self._desk.door.is_admin(asker.visitor)
@@ -302,6 +336,22 @@ class Commands:
             return Said(say(words.MODEL_CHOSEN, model=wanted))
         return Said(say(words.NO_SUCH_MODEL, model=_bounded(wanted), models=others))
 
+    def _help(self, say: Words) -> str:
+        ways = self._ways
+        asking = [f"- `{ways.asking} {say(words.A_QUESTION)}`: {say(words.ASK_DOES)}"] if ways.asking else []
+        commands = (f"- {', '.join(self._given(name, say))}: {say(does)}" for name, does in COMMANDS.items())
+        menu = say(words.HELPS_MENU, entries=", ".join(f"*{entry}*" for entry in ways.menu(say)))
+        return "\n".join([say(words.HELPS), "", *asking, *commands, "", menu])
+
+    def _given(self, name: Name, say: Words) -> list[str]:
+        """In which ways a command is given."""
+        behind = f" [{say(_BEHIND[name])}]" if name in _BEHIND else ""
+        said, typed = (
+            [] if name in PRIVATE else [name],
+            [self._ways.slashes[name]] if name in self._ways.slashes else [],
+        )
+        return [f"`{way}{behind}`" for way in [*said, *typed]]
+
     def _take_back(self, dropped: Sequence[Inbound]) -> None:
         """What was dropped waits no more."""
         for message in dropped:
@@ -319,19 +369,6 @@ def command_in(text: str) -> tuple[Name, str] | None:
     if argument and name not in _WITH_ARGUMENT and not is_form:
         return None
     return name, argument
-
-
-def _help(say: Words) -> str:
-    lines = (f"- `{_shown(name)}`: {say(does)}" for name, does in COMMANDS.items())
-    return "\n".join([say(words.HELPS), "", *lines])
-
-
-def _shown(name: Name) -> str:
-    if name == "export":
-        return f"{name} {FORMS[-1]}"
-    if name in PRIVATE:
-        return f"/{name}"
-    return f"{name} NAME" if name in WITH_NAME else name
 
 
 def _listed(name: str, description: str) -> str:

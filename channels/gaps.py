@@ -6,7 +6,7 @@ Until when all that was said has been heard is kept in the database, so that the
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
@@ -165,20 +165,9 @@ class Gaps:
         Raises:
             StoreError: it is not kept yet, and will be as soon as that can be done.
         """
-        if self._holds and (self._is_open or not self._began.is_set()) and call.command is None:
-            try:
-                async with asyncio.timeout(BEHIND_SECONDS):
-                    await self._began.wait()
-                    await self._look_first(call.inbound.place)
-            except TimeoutError:
-                log.info("%s: a message is not held up any longer by what was said before", self._channel)
-        try:
-            for older in self._missed_before(call):
-                await self._take_one(older)
-            await self._take_one(call)
-        except StoreError:
-            self.missed(call)
-            raise
+        if call.command is None:
+            await self._look_before({call.inbound.place})
+        await self._take_behind(call)
         if self._missed:  # the database is back
             self._unkept.set()
 
@@ -196,6 +185,25 @@ class Gaps:
         here = (missed for missed in self._missed.values() if missed.inbound.session_id == inbound.session_id)
         return sorted((missed for missed in here if _at(missed) < inbound.sent_at), key=_at)
 
+    async def _take_behind(self, call: Call) -> None:
+        """Take it in, behind what was said before it in its session and could not be kept. What never can be kept holds
+        it up no more.
+
+        Raises:
+            StoreError: it is not kept yet, and will be as soon as that can be done.
+        """
+        try:
+            for older in self._missed_before(call):
+                try:
+                    await self._take_one(older)
+                except StoreError as error:
+                    if error.retryable:
+                        raise
+            await self._take_one(call)
+        except StoreError:
+            self.missed(call)
+            raise
+
     async def _take_one(self, call: Call) -> None:
         await self._take(call)
         self._missed.pop(call.inbound.event_key, None)
@@ -204,20 +212,32 @@ class Gaps:
     def _is_open(self) -> bool:
         return min(self._since, self._looking_since) != inf
 
-    async def _look_first(self, place_id: str) -> None:
-        """Look at a place before its turn comes, once, if there is a gap. Who does not wait for it does not end it."""
-        if not self._is_open:
+    async def _look_before(self, places: Collection[str]) -> None:
+        """If there is a gap, look first at these places, so that what is taken in next goes behind what was said there
+        before it; but wait for that no longer than `BEHIND_SECONDS`.
+        """
+        if not (self._holds and places and (self._is_open or not self._began.is_set())):
             return
+        try:
+            async with asyncio.timeout(BEHIND_SECONDS):
+                await self._began.wait()
+                if looks := [self._look_first(place) for place in places if self._is_open]:
+                    await asyncio.wait(looks)
+        except TimeoutError:
+            log.info("%s: what is said is not held up any longer by what was said before", self._channel)
+
+    def _look_first(self, place_id: str) -> asyncio.Task[None]:
+        """The look at a place before its turn comes, once for all who wait for it; none of them ends it."""
         looking = self._first.get(place_id)
         if looking is None:
             since = self._bounded(min(self._since, self._looking_since))
             work = self._look_at(place_id, since)
             looking = self._first[place_id] = asyncio.create_task(work, name=f"gap of {place_id}")
-        await asyncio.wait([looking])
+        return looking
 
     async def _look_at(self, place_id: str, since: float) -> None:
-        try:
-            await self._catch_up(since, only=place_id)
+        try:  # where the database is away, what waits for this look would be kept before what it finds
+            await retried(lambda: self._catch_up(since, only=place_id), what=f"a look at {place_id}")
         except Exception as error:  # its turn comes
             self._first.pop(place_id, None)
             log.info("%s: a place cannot be looked into first: %s", self._channel, traced(error))
@@ -245,24 +265,27 @@ class Gaps:
                 wake.clear()
 
     async def _take_missed(self) -> None:
-        """Take in what could not be kept, in its order; what cannot be kept by its own fault holds up no other."""
-        failure: StoreError | None = None
+        """Take in what could not be kept, in its order. What cannot be kept for now holds up what was said behind it in
+        its session; what never can be, by its own fault, holds up nothing.
+        """
+        await self._look_before({call.inbound.place for call in self._missed.values() if call.command is None})
+        failure: Exception | None = None
+        held = set[str]()
         for call in sorted(self._missed.values(), key=_at):
             inbound = call.inbound
+            if inbound.session_id in held:
+                continue
             if inbound.sent_at < time.time() - max(1.0, self._bounds.hours) * 3600:
                 log.error("%s: a message is lost, as it could not be kept for too long", self._channel)
-            else:
-                late = replace(call, is_late=True)
-                try:
-                    await self._take(late)
-                except StoreError:
-                    await self._places.heard_at(self._part)  # which fails as well, if it is not the message
-                    try:
-                        await self._take(late)  # if the database has just come back, no other goes before it
-                    except StoreError as error:
-                        failure = error
-                        continue
-            self._missed.pop(inbound.event_key, None)
+                self._missed.pop(inbound.event_key, None)
+                continue
+            try:
+                await self._take_one(replace(call, is_late=True))
+            except Exception as error:
+                failure = error
+                if isinstance(error, StoreError) and error.retryable:
+                    await self._places.heard_at(self._part)  # which fails as well, if nothing can be kept for now
+                    held.add(inbound.session_id)
         if failure is not None:
             raise failure
 
@@ -307,10 +330,8 @@ class Gaps:
                     log.warning("%s: %d messages more than are caught up with", self._channel, len(unheard) - room)
                 for call in unheard[max(0, len(unheard) - room) :]:
                     found += 1
-                    try:
-                        await self._take(replace(call, is_late=True))
-                    except StoreError:
-                        self.missed(call)
+                    with suppress(StoreError):  # it is kept later
+                        await self._take_behind(replace(call, is_late=True))
         return found
 
     async def _unheard(self, calls: Sequence[Call], alive: set[str], begun: Mapping[str, float]) -> list[Call]:

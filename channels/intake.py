@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Any
 from weakref import WeakValueDictionary
@@ -15,7 +16,7 @@ from weakref import WeakValueDictionary
 from channels import words
 from channels.buttons import OfRequest, OfTurn, wished
 from channels.channel import Surface
-from channels.commands import PRIVATE, Asker, Commands, Name, Said, command_in
+from channels.commands import PRIVATE, Asker, Commands, Name, Said, Ways, command_in
 from channels.desk import Desk
 from channels.door import Admission
 from channels.receipts import Receipts
@@ -60,14 +61,15 @@ class Call:
         is_free: whether it calls the bot by being said where nobody has to name it, and where it answers all unless
             it is muted.
         is_late: whether it was said a while ago, and others after it may have been heard before.
-        is_owed: see `Intake.refusal`.
+        send_away: says to its author alone why it is not answered, where the platform would show that he got no
+            answer; else he is told once an hour.
     """
 
     inbound: Inbound
     is_called: bool
     is_free: bool = False
     is_late: bool = False
-    is_owed: bool = False
+    send_away: Callable[[str], Awaitable[None]] | None = None
 
     @property
     def command(self) -> tuple[Name, str] | None:
@@ -84,7 +86,8 @@ class Intake:
     Args:
         surface: where the answer to a message is shown.
         locale: the language of who wrote it: see `Channel.locale`.
-        whisper: says something to who wrote it, and to nobody else.
+        whisper: says something to who wrote it, and to nobody else, if the call has no way of its own.
+        ways: how commands are given on the platform.
     """
 
     def __init__(
@@ -94,8 +97,10 @@ class Intake:
         surface: Callable[[Inbound], Surface],
         locale: Callable[[Inbound], Awaitable[str]],
         whisper: Callable[[Inbound, str], Awaitable[None]],
+        *,
+        ways: Ways,
     ) -> None:
-        self.commands = Commands(desk, receipts, self.run)
+        self.commands = Commands(desk, receipts, ways, self.run)
         self._desk = desk
         self._receipts = receipts
         self._surface = surface
@@ -123,13 +128,29 @@ class Intake:
         if admission is Admission.ADMITTED:
             return True
         is_said_to_the_bot = call.is_called and not call.is_free and not call.is_late
-        if is_said_to_the_bot and await self._is_to_be_told(inbound.who, "door"):
-            self.run(self._send_away(inbound, admission.sentence), name="refusal")
+        if call.send_away or (is_said_to_the_bot and await self._is_to_be_told(inbound.who, "door")):
+            self.run(self._send_away(call, lambda say: say(admission.sentence)), name="refusal")
         return False
 
-    async def _send_away(self, inbound: Inbound, sentence: str, **facts: object) -> None:
-        say = words.of(await words.told(self._locale(inbound)))
-        await self._whisper(inbound, say(sentence, **facts))
+    async def limited(self, said: Inbound | Asker) -> Limited | None:
+        """Whether that would be one too many, as far as can be seen before it is taken."""
+        try:
+            return await self._desk.inbox.limited(said.event_key, author=said.author, place=said.place)
+        except StoreError as error:
+            log.warning("it is not known how much somebody has asked: %s", traced(error))
+            return None
+
+    async def knows(self, said: Inbound | Asker) -> bool:
+        """Whether that was taken before.
+
+        Raises:
+            StoreError: it cannot be seen.
+        """
+        return await self._desk.inbox.knows(said.event_key)
+
+    async def _send_away(self, call: Call, sentence: Callable[[Words], str]) -> None:
+        text = sentence(words.of(await words.told(self._locale(call.inbound))))
+        await (call.send_away(text) if call.send_away else self._whisper(call.inbound, text))
 
     async def _is_to_be_told(self, visitor: Visitor, kind: Kind, *, until: float | None = None) -> bool:
         if visitor.is_bot:
@@ -162,8 +183,8 @@ class Intake:
             return
         accepted = await self._desk.inbox.accept(inbound)
         if isinstance(accepted, Limited):
-            if call.is_owed or await self._is_to_be_told(inbound.who, "rate", until=accepted.until):
-                self.run(self._send_away(inbound, words.TOO_OFTEN, minutes=_minutes(accepted)), name="refusal")
+            if call.send_away or await self._is_to_be_told(inbound.who, "rate", until=accepted.until):
+                self.run(self._send_away(call, partial(too_often, accepted)), name="refusal")
         elif accepted is Accepted.WAITS:
             self._receipts.give(inbound.address)
 
@@ -267,7 +288,7 @@ class Intake:
             case Refused() as refused:
                 return say(_NOT_AGAIN[refused])
             case Limited() as limited:
-                return say(words.TOO_OFTEN, minutes=_minutes(limited))
+                return too_often(limited, say)
             case accepted, Inbound() as inbound:
                 if accepted is Accepted.WAITS:
                     self._receipts.give(inbound.address)
@@ -304,9 +325,9 @@ class Intake:
         task.add_done_callback(self._errands.discard)
 
 
-def _minutes(limited: Limited) -> int:
-    """How many it takes until one may ask again."""
-    return max(1, ceil((limited.until - time.time()) / 60))
+def too_often(limited: Limited, say: Words) -> str:
+    """What somebody is told who may ask again only later."""
+    return say(words.TOO_OFTEN, minutes=max(1, ceil((limited.until - time.time()) / 60)))
 
 
 async def _run(errand: Coroutine[Any, Any, None], name: str) -> None:

@@ -181,9 +181,19 @@ class MessageSurface(ABC):
             await _clear_away(self._delete, message_id)
 
     async def say(self, text: str, file: File | None = None) -> None:
+        said = await self.announce(text)
+        if file is not None:
+            await self._attach([file], said, {}, _unrecorded)
+
+    async def announce(self, text: str) -> str:
+        """Post a message of its own; its id.
+
+        Raises:
+            SurfaceError: it cannot be shown.
+        """
         posted = await self._post(0, text, (), Priority.FINAL, None)
-        if posted is not None and file is not None:
-            await self._attach([file], posted.id, {}, _unrecorded)
+        assert posted is not None, "only a tick may be dropped"
+        return posted.id
 
     def waits(self) -> None:
         self._receipts.give(self._address)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from channels import words
+from channels.calls import as_long_as
 from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priority, Surface
 from channels.planner import Planner
 from channels.words import Words
@@ -57,6 +58,10 @@ class _Move:
     priority: Priority
     is_new: bool
     ends: bool
+
+
+class _LeftError(Exception):
+    """Nobody waits for the reply any more."""
 
 
 class Reply:
@@ -139,7 +144,7 @@ class Reply:
         await self.leave()
 
     async def leave(self) -> None:
-        """Show no more of it: the call in flight ends by itself, and no other is made."""
+        """Show no more of it: the call in flight ends by itself, and no other is made; nor is that one made again."""
         if self._writer is None:
             return
         self._is_abandoned = True
@@ -232,7 +237,7 @@ class Reply:
     async def _write(self) -> None:
         """Show the newest text whenever the platform allows it, until the last word stands."""
         is_first = True
-        with self._surface.live():
+        with self._surface.live(), as_long_as(self._go_on):
             while not self._is_abandoned:
                 self._grown.clear()
                 await room()
@@ -273,6 +278,12 @@ class Reply:
                     self._since, self._settled = since, min(before, self._settled)
                 elif plan.grows and not self._is_abandoned:
                     await self._news(self._changed)
+
+    async def _go_on(self) -> None:
+        """See that more is to be shown, before a call is made that had to wait."""
+        if self._is_abandoned:
+            raise _LeftError
+        await self._hold()
 
     def _move(self, is_first: bool) -> _Move | None:
         """What is to be shown next; none as long as it has to wait for a message to be full.

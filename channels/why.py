@@ -1,5 +1,6 @@
 """What is told of what an answer was made of: short lines, to who asked, and to nobody else."""
 
+import re
 from collections.abc import Iterator
 
 from channels import words
@@ -19,8 +20,16 @@ MOST_ARGUMENTS, MOST_ERROR, MOST_NAME = 110, 100, 50
 #: How long all of it may be, in UTF-16 code units: a message of Discord's.
 MOST = 1_900
 
+_WORD = re.compile(r"\w+")
+
 #: Seconds that nobody minds to have waited.
 _SOON = 1.0
+
+
+def turn_in(text: str) -> str:
+    """The id of a turn, as people copy it: with what stands around it where it is shown; empty for no text."""
+    found = _WORD.findall(text.lower())
+    return found[-1] if found else text
 
 
 async def told(ledger: Ledger, turn_id: str | None, author: str, say: Words, *, is_admin: bool = False) -> str:

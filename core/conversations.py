@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.agents import ONE, Agents
 from core.export import Form, pieces
 from core.inbound import Inbound
+from core.prices import Prices
 from core.states import State
 from core.status import Status, stands
 from core.stopping import Halt, Stopped, stop, stop_turn
@@ -281,16 +282,17 @@ class Conversations:
                     found.append(Recent(session_id, at, message))
         return found
 
-    async def exported(self, session_id: str, form: Form, *, most: int | None = None) -> str:
+    async def exported(self, session_id: str, form: Form, prices: Prices, *, most: int | None = None) -> str:
         """What was said in a session, as `core.export` writes it.
 
         Args:
+            prices: what models cost.
             most: bytes after which it is broken off.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        async with aclosing(pieces(self._database, session_id, form, most=most)) as told:
+        async with aclosing(pieces(self._database, session_id, form, prices, most=most)) as told:
             return "".join([piece async for piece in told])
 
     async def answers(self, inbound: Inbound, *, follow: Follow) -> bool:

@@ -1,4 +1,4 @@
-"""Fences: what belongs to a turn is written only by the worker that has it, in the attempt that it runs.
+"""Fences: what belongs to a turn is written only by the worker that has it, by the claim with which it runs it.
 
 What is written elsewhere than in the turn's own row takes hold of that row in the same statement. PostgreSQL: who
 claims the turn comes before or after, and whoever had to wait for him looks again. Who needs the session's row as well
@@ -17,15 +17,21 @@ from core.store.schema import sessions, turns
 from core.store.statement import Statement
 
 
-def _is(turn: Any, worker: Any, attempt: Any) -> sa.ColumnElement[bool]:
-    return sa.and_(turns.c.id == turn, turns.c.owner == worker, turns.c.attempt == attempt)
+def _is(turn: Any, worker: Any, claim: Any) -> sa.ColumnElement[bool]:
+    return sa.and_(turns.c.id == turn, turns.c.owner == worker, turns.c.claims == claim)
 
 
 #: Whether a turn is that of the fence whose `values` are given.
 IS_OWN = _is(
     sa.bindparam("the_turn", type_=sa.Text),
     sa.bindparam("the_worker", type_=sa.Text),
-    sa.bindparam("the_attempt", type_=sa.Integer),
+    sa.bindparam("the_claim", type_=sa.Integer),
+)
+
+#: Whether it was once, and was claimed since.
+WAS_OWN = sa.and_(
+    turns.c.id == sa.bindparam("the_turn", type_=sa.Text),
+    turns.c.claims > sa.bindparam("the_claim", type_=sa.Integer),
 )
 
 #: Finds that turn, if it is.
@@ -34,28 +40,28 @@ OWN = Statement(lambda _dialect: sa.select(turns.c.id).where(IS_OWN))
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Whose a turn was when its run began. Once another worker has it, or the same one in another attempt, nothing
+    """Whose a turn was when its run began. Once another worker has it, or the same one by another claim, nothing
     that shows this fence is written.
 
     Attributes:
         turn: its id.
         worker: who runs it.
-        attempt: for the how-manieth time it is run.
+        claim: by the how-manieth claim.
     """
 
     turn: str
     worker: str
-    attempt: int
+    claim: int
 
     @property
     def values(self) -> dict[str, Any]:
         """For the parameters of `IS_OWN`."""
-        return {"the_turn": self.turn, "the_worker": self.worker, "the_attempt": self.attempt}
+        return {"the_turn": self.turn, "the_worker": self.worker, "the_claim": self.claim}
 
     @property
     def is_own(self) -> sa.ColumnElement[bool]:
         """`IS_OWN`, with its values."""
-        return _is(self.turn, self.worker, self.attempt)
+        return _is(self.turn, self.worker, self.claim)
 
     @property
     def lost(self) -> TurnLostError:

@@ -133,6 +133,29 @@ class Inbox:
             return Accepted.KNOWN
         return Accepted.WAITS if rows[0][0] else Accepted.NEXT
 
+    async def limited(self, event_key: str, *, author: str, place: str) -> Limited | None:
+        """Whether a message would be one too many now; one that is known is not.
+
+        Raises:
+            StoreError: it cannot be seen.
+        """
+        if not self._rates:
+            return None
+        async with self._database.read() as connection:
+            if await is_known(connection, event_key):
+                return None
+            until = await self._rates.spent_until(connection, author=author, place=place)
+        return None if until is None else Limited(until)
+
+    async def knows(self, event_key: str) -> bool:
+        """Whether a message was here before.
+
+        Raises:
+            StoreError: it cannot be seen.
+        """
+        async with self._database.read() as connection:
+            return await is_known(connection, event_key)
+
     async def again(self, turn_id: str, *, author: str | None, kind: Again) -> Became:
         """Have the messages of a turn answered once more: a `retry` behind all that waits in its session, the others
         only where nothing was said since. However often and in whichever ways that is asked of a turn, it is done once.

@@ -43,7 +43,7 @@ class Lease:
 
     @property
     def holds(self) -> bool:
-        """Whether it has certainly not ended. Else what this worker ran may be another one's."""
+        """Whether it has certainly not ended."""
         return _now() < self._until
 
     async def take(self) -> None:
@@ -64,8 +64,7 @@ class Lease:
                 async with asyncio.timeout(self._seconds), self._database.write() as connection:
                     await self._write(connection)
             except Exception as error:
-                # nobody could lengthen his: who comes back first must not take the others for dead
-                self._sure_from = _now() + 2 * self._seconds
+                self._doubt()
                 log.warning("the lease cannot be lengthened: %s", traced(error))
             await asyncio.sleep(self._seconds / BEATS)
 
@@ -79,8 +78,10 @@ class Lease:
 
     @property
     def is_sure(self) -> bool:
-        """Whether this one can judge of others by their leases."""
-        return _now() >= self._sure_from
+        """Whether this one can judge of others by their leases. It cannot if its own has ended while it was held up:
+        what has held it up, such as a machine that stood still, may have held up all.
+        """
+        return self.holds and _now() >= self._sure_from
 
     def is_gone(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Whether a worker, if it is one at all, works no more, as far as this one can judge."""
@@ -93,12 +94,19 @@ class Lease:
         """`is_gone`, for any worker and moment."""
         return owner.is_(None) | (is_sure & owner.not_in(sa.select(workers.c.id).where(workers.c.lease > now)))
 
+    def _doubt(self) -> None:
+        """Nobody may have been able to lengthen his lease: who comes back first must not take the others for dead."""
+        self._sure_from = _now() + 2 * self._seconds
+
     async def _write(self, connection: AsyncConnection) -> None:
         began, seconds = _now(), float("inf") if self._database.is_sqlite else self._seconds
         until = sa.literal(seconds) if self._database.is_sqlite else self._database.now + seconds
         renewed = sa.update(workers).where(workers.c.id == self.worker).values(lease=until)
         if not (await connection.execute(renewed)).rowcount:
             await connection.execute(sa.insert(workers).values(id=self.worker, lease=until, live={}))
+        if self._until and not self.holds:
+            log.warning("this worker was held up for longer than its lease lasts")
+            self._doubt()
         self._until = began + seconds
 
 

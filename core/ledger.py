@@ -134,13 +134,17 @@ class Ledger:
         async with self._database.read() as connection:
             return list((await connection.execute(query)).scalars())
 
-    async def newest(self, session_id: str, *, author: str | None) -> str | None:
+    async def newest(self, *, session_id: str | None, place: str, author: str | None) -> str | None:
         """The newest turn of a session that answers something that `author` has asked; None for anybody.
+
+        Args:
+            session_id: None for all those at `place`.
 
         Raises:
             StoreError: the database cannot be read.
         """
-        query = _of_session(session_id).order_by(turns.c.created_at.desc()).limit(1)
+        here = sessions.c.user_id == place if session_id is None else turns.c.session == session_id
+        query = _living().where(here).order_by(turns.c.created_at.desc()).limit(1)
         if author is not None:
             query = query.where(sa.exists().where(inbox.c.turn == turns.c.origin, inbox.c.author == author))
         async with self._database.read() as connection:
@@ -156,17 +160,23 @@ class Ledger:
         asked = sa.select(inbox.c.turn).where(inbox.c.event_key == event_key).scalar_subquery()
         newest_first = turns.c.created_at.desc()
         answers = sa.select(turns.c.id).where(turns.c.origin == asked).order_by(newest_first).limit(1)
-        shown = _of_session(session_id).add_columns(turns.c.chunks).order_by(newest_first).limit(_LOOK)
+        shown = (
+            _living()
+            .where(turns.c.session == session_id)
+            .add_columns(turns.c.chunks)
+            .order_by(newest_first)
+            .limit(_LOOK)
+        )
         async with self._database.read() as connection:
             found: str | None = (await connection.execute(answers)).scalar_one_or_none()
             rows = () if found else (await connection.execute(shown)).all()
         return found or next((row.id for row in rows if message_id in (row.chunks or ())), None)
 
 
-def _of_session(session_id: str) -> sa.Select[Any]:
-    """The turns of a session since it was last started over."""
+def _living() -> sa.Select[Any]:
+    """The turns of sessions since they were last started over."""
     lives = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
-    return sa.select(turns.c.id).join(sessions, lives).where(turns.c.session == session_id)
+    return sa.select(turns.c.id).join(sessions, lives)
 
 
 async def _account(connection: AsyncConnection, turn: sa.Row[Any], prices: Prices) -> Account:

@@ -5,6 +5,8 @@ from typing import Any
 
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.agents.run_config import RunConfig
 from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
@@ -21,7 +23,8 @@ from core.secrets import redact
 from core.sessions.history import INTERRUPTED
 from core.sessions.service import StoredSession
 from core.tools import ToolAdapter, contain, is_allowed, is_idempotent
-from core.visitors import speaker_in
+from core.visitors import NOBODY, SPEAKER, Speaker
+from core.visitors import told as told_of
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,13 @@ class GuardPlugin(BasePlugin):
         super().__init__(name="parley_guard")
         self._journal = journal
         self._tool_seconds = tool_seconds
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Tell an agent that is run as a tool for whom it is, too: ADK gives its session what the state of the other
+        one holds, and leaves out what is of one run.
+        """
+        if (speaker := _speaker(invocation_context.run_config)) is not None:
+            invocation_context.session.state.setdefault(SPEAKER, told_of(speaker))
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Have an agent that goes on know of the calls that it has made: it would make them again."""
@@ -186,9 +196,14 @@ def _is_decided(entry: Entry, tool_context: ToolContext) -> bool:
 
 
 def _wrong_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
-    if is_allowed(tool, speaker_in(tool_context.state)):
+    if is_allowed(tool, _speaker(tool_context.run_config) or NOBODY):
         return None
     return {"error": f"{tool.name} may not be used for who is asking: tell them so"}
+
+
+def _speaker(run: RunConfig | None) -> Speaker | None:
+    """For whom it is: what a tool or an agent makes of the state gives nobody's rights away."""
+    return run.speaker if isinstance(run, ChosenRun) else None
 
 
 def _wrong_agent(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:

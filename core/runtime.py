@@ -27,6 +27,7 @@ from core.asks import Ask, Decision, asks_in, behind, telling
 from core.errors import ParleyError, ProviderError, SessionResetError, StepLimitError, TurnLostError
 from core.events import StreamEvent
 from core.fence import Fence
+from core.layout import agents
 from core.memories import Memories, recalls
 from core.metering import Meter, run_with
 from core.models.adapter import ModelAdapter
@@ -99,7 +100,15 @@ class AgentRuntime:
         """The files that the agent can be given, if it asks that model; of models that are not ours, what most take."""
         agent = self.app.root_agent
         asked = agent.canonical_model if isinstance(agent, LlmAgent) else None
-        return asked.takes(model) if isinstance(asked, ModelAdapter) else MOST_TAKE
+        return asked.takes(asked.named(model)) if isinstance(asked, ModelAdapter) else MOST_TAKE
+
+    def asks(self, model: str | None = None) -> str:
+        """The full name of the one model that the agent and all others of its app ask where that one was chosen, or
+        none; empty if they ask several: who of them begins is not known before.
+        """
+        asked = [agent.canonical_model for agent in agents(self.app)]
+        names = {each.named(model) if isinstance(each, ModelAdapter) else each.model for each in asked}
+        return names.pop() if len(names) == 1 else ""
 
     async def made(self, session_id: str, origin: str) -> list[Made]:
         """The files that the turns of an origin have made, in the order in which they did."""
@@ -223,6 +232,7 @@ class AgentRuntime:
         steps = Steps(self._lines)
         config = ChosenRun(
             model=model,
+            speaker=speaker,
             streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
             max_llm_calls=self.max_llm_calls,
             tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),

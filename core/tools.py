@@ -5,6 +5,7 @@ import contextvars
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -12,6 +13,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from google.adk.plugins.plugin_manager import PluginManager
 from google.adk.tools._node_tool import NodeTool  # ADK has no other name for a workflow that is a tool
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
@@ -25,6 +27,9 @@ from core.visitors import Person, permits
 
 #: Tools have threads of their own: one that hangs must not take those by which names are resolved.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
+
+#: What the names of our plugins begin with.
+OURS = "parley_"
 
 AnyTool = TypeVar("AnyTool", bound=Callable[..., Any] | BaseTool)
 
@@ -129,17 +134,21 @@ def contain(tool: BaseTool, seconds: float = TOOL_SECONDS) -> None:
 
     `SystemExit` or its like is raised as a `ToolError`, and so is it when a call has not ended within `seconds`, or
     those that the tool itself has for an attribute of that name. The thread of a plain function is not ended by that:
-    nothing can. An agent that is a tool takes as long as its turn may.
+    nothing can. An agent that is a tool takes as long as its turn may, and what holds for every agent holds for it, if
+    it wants no plugins of its app as well.
     """
     run = tool.run_async
     if getattr(run, "contained", False):
         return
+    is_apart = isinstance(tool, AgentTool) and not tool.include_plugins
+    if is_apart:
+        tool.__dict__["include_plugins"] = True
     limit = None if isinstance(tool, AgentTool | NodeTool) else getattr(tool, "seconds", seconds)
 
     async def contained(*, args: dict[str, Any], tool_context: ToolContext) -> Any:
         try:
             async with asyncio.timeout(limit) as time:
-                return await run(args=args, tool_context=tool_context)
+                return await run(args=args, tool_context=_apart(tool_context) if is_apart else tool_context)
         except TimeoutError as error:
             if not time.expired():
                 raise
@@ -153,6 +162,14 @@ def contain(tool: BaseTool, seconds: float = TOOL_SECONDS) -> None:
 
     contained.__dict__["contained"] = True
     tool.__dict__["run_async"] = contained
+
+
+def _apart(context: ToolContext) -> ToolContext:
+    """A call as it is where the app has no plugins but ours."""
+    call, run = copy(context), context._invocation_context
+    plugins = PluginManager([plugin for plugin in run.plugin_manager.plugins if plugin.name.startswith(OURS)])
+    call._invocation_context = run.model_copy(update={"plugin_manager": plugins})
+    return call
 
 
 def adapt(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:

@@ -23,7 +23,8 @@ class Turn:
         run: under which it stores, if it goes on with what another turn had begun.
         model: the one that was chosen for its session, by its full name; none for the default.
         agent: the name of the one that answers; empty for the only one.
-        attempt: how often it was claimed from a worker that was gone, and one more.
+        claim: how often it was claimed.
+        attempt: how often it was claimed from a worker that was gone, and has not come back, and one more.
         is_resumed: whether it was claimed before.
         has_waited: whether its messages may bear the sign that they wait, given by whichever process.
         chunks: the platform's ids of the reply's messages as far as they stand.
@@ -41,6 +42,7 @@ class Turn:
     run: str | None = None
     model: str | None = None
     agent: str = ""
+    claim: int = field(default=1, compare=False)
     attempt: int = 1
     is_resumed: bool = False
     has_waited: bool = field(default=False, compare=False)

@@ -9,6 +9,8 @@ A session has at most one turn that is `queued`, `running` or `answered`: the da
 
 A turn belongs to the worker that has claimed it, for as long as that one's lease lasts. Then any worker may claim it,
 answers the same messages, and goes on with what was stored and shown. What the former one still writes is refused.
+How often a turn is begun is counted (`Turn.attempt`), but not where it was handed back, or was taken from a worker that
+comes back: only what may have killed its worker is given up in the end.
 
 What becomes of a turn is written again when the database fails in passing (`retried`). When it fails for longer, the
 error goes to whoever wrote, and the turn is claimed again when the database is back.
@@ -27,7 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core import tracing
 from core.agents import ONE, Agents
 from core.claiming import Taken, new_id, take, without_damaged
-from core.fence import OWN, Fence, kept_usage, writes_own
+from core.fence import OWN, WAS_OWN, Fence, kept_usage, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
 from core.metering import Meter
@@ -78,7 +80,7 @@ class Turns:
 
     def fence(self, turn: Turn) -> Fence:
         """What lets a run of the turn write, for as long as it is this worker's."""
-        return Fence(turn.id, self._lease.worker, turn.attempt)
+        return Fence(turn.id, self._lease.worker, turn.claim)
 
     async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
         """Take up turns that nobody runs, and begin the next one of each session that has messages waiting and no
@@ -112,12 +114,13 @@ class Turns:
         return turn_id
 
     async def hold(self, turn: Turn) -> None:
-        """See that the turn is this worker's still, before more of it is shown: once the lease may have ended.
+        """See that the turn is this worker's still, before more of it is shown: once the lease may have ended, be it
+        that it was taken anew since.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        if not self._lease.holds:
+        if not self._lease.is_sure:
             await self._write(turn, OWN)
 
     async def is_asked(self, turn: Turn) -> bool:
@@ -167,6 +170,15 @@ class Turns:
         if not self._database.is_sqlite:
             async with self._database.write() as connection:
                 await self.announce(connection)
+
+    async def forgo(self, turn: Turn) -> None:
+        """Let the turn be, which another worker has taken: this one was only slow, so that it was begun here does not
+        count. To be called once.
+
+        Raises:
+            StoreError: it counts.
+        """
+        await self._database.run(_FORGONE, **self.fence(turn).values)
 
     async def cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
         """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
@@ -268,6 +280,7 @@ class Turns:
             return []
         taken = {
             "owner": self._lease.worker,
+            "claims": turns.c.claims + 1,
             "attempt": turns.c.attempt + 1,
             "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
         }
@@ -284,6 +297,7 @@ class Turns:
                 **{name: getattr(row, name) for name in _ALIKE},
                 session_id=row.session,
                 messages=said[row.origin],
+                claim=row.claims + 1,
                 attempt=row.attempt + 1,
                 is_resumed=True,
                 has_waited=True,
@@ -355,6 +369,9 @@ _HANDED_BACK = writes_own(
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
     owner=None,
     attempt=turns.c.attempt - 1,
+)
+_FORGONE = Statement(
+    lambda _dialect: sa.update(turns).where(WAS_OWN).values(attempt=turns.c.attempt - 1).returning(turns.c.id)
 )
 _ENDED: Mapping[Ended, Statement] = {
     state: writes_own(

@@ -111,6 +111,10 @@ class Speaker(Person):
     workspace: str = ""
 
 
+#: Somebody with no rights.
+NOBODY = Speaker("", "")
+
+
 class Told(dict[str, Any]):
     """A speaker in ADK's state. In an instruction (`{temp:speaker}`) he goes by his name."""
 
@@ -127,15 +131,6 @@ def told(speaker: Speaker) -> Told:
         roles=sorted(speaker.roles),
         is_admin=speaker.is_admin,
     )
-
-
-def speaker_in(state: Any) -> Speaker:
-    """The one that ADK's state tells of; somebody with no rights if it tells of none."""
-    found = state.get(SPEAKER)
-    if not isinstance(found, dict):
-        return Speaker("", "")
-    words = {name: str(found.get(name, "")) for name in ("id", "name", "platform", "workspace")}
-    return Speaker(**words, roles=frozenset(found.get("roles", ())), is_admin=found.get("is_admin") is True)
 
 
 def together(speakers: Iterable[Speaker]) -> Speaker:

@@ -165,10 +165,13 @@ class Worker:
         try:
             await _sleep(after)
             await self._answer(turn)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as stop:
             log.info("turn %s was cancelled", turn.id)
+            if stop.args == (LOST,):
+                await self._forgo(turn)
         except TurnLostError:
             log.warning("turn %s is another worker's", turn.id)
+            await self._forgo(turn)
         except Exception as error:
             log.error("turn %s failed: %s", turn.id, traced(error))
         finally:
@@ -177,6 +180,12 @@ class Worker:
             if not self._running:
                 self._runs.clear()
                 self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
+
+    async def _forgo(self, turn: Turn) -> None:
+        try:
+            await self._turns.forgo(turn)
+        except StoreError as error:
+            log.warning("turn %s counts as if its worker had died: %s", turn.id, traced(error))
 
 
 async def _sleep(seconds: float) -> None:

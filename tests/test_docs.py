@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from bot.cli import cli
 from bot.manifest import Platform, manifest
+from bot.operator import AskedFor
 from bot.settings import Settings
 from bot.standing import Finding
 from channels.budget import Window
@@ -42,6 +43,7 @@ from channels.slack.login import SCOPES, WISHES
 from core import errors
 from core.errands import Errands
 from core.errors import ParleyError
+from core.forgetting import Survey
 from core.inbound import Inbound
 from core.inbox import Accepted, Inbox
 from core.leadership import Leadership
@@ -161,9 +163,13 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
         ("why", "receipt"): Receipt,
         ("why", "tools"): ToolUse,
         ("status", ""): Overview,
+        ("retry", ""): AskedFor,
+        ("cancel", ""): AskedFor,
+        ("forget", ""): Survey,
     }
     less = {("why", ""): {"cost"}}  # which is told in dollars
     more = {("why", ""): {"dollars"}, ("status", "workers"): {"is_alive"}, ("status", ""): {"findings", "is_well"}}
+    more |= {("forget", ""): {"is_deleted"}}
     assert listed == {
         key: {field.name for field in fields(kind)} - less.get(key, set()) | more.get(key, set())
         for key, kind in records.items()
@@ -274,7 +280,8 @@ def test_the_page_of_discord_has_its_commands() -> None:
 
 def test_the_link_that_invites_the_bot_has_the_permissions_of_the_code() -> None:
     page = (DOCS / "howto" / "set-up-discord.md").read_text()
-    assert set(re.findall(r"permissions=(\d+)", page)) == {str(PERMISSIONS.value)}
+    asked = {str(permissions_of(auto_thread=is_on).value) for is_on in (False, True)}
+    assert set(re.findall(r"permissions=(\d+)", page)) == asked
 
 
 def test_the_variables_of_app_json_are_settings() -> None:
@@ -365,13 +372,14 @@ async def test_the_tools_of_the_page_are_tools(tmp_path: Path, monkeypatch: pyte
     assert await rate.run_async(args={"stars": 4}, tool_context=context) == {"rated": 4}
 
 
-def test_the_page_for_those_who_use_the_bot_has_each_exchange_and_no_other() -> None:
-    page = exchanges.PAGE.read_text()
-    written = {found["name"]: found["said"] for found in exchanges.PLACE.finditer(page)}
-    assert list(written) == list(dict.fromkeys(written))
-    assert written.keys() == {scene.name for scene in exchanges.SCENES}
-    assert all(written.values())
-    assert page.count("```text") == len(written)
+def test_each_exchange_that_is_played_is_in_a_page_and_no_other() -> None:
+    written = [found for page in PAGES for found in exchanges.PLACE.finditer(page.read_text())]
+    assert sorted(found["name"] for found in written) == sorted(
+        scene.name for setup in exchanges.SETUPS for scene in setup.scenes
+    )
+    assert all(found["said"].strip() for found in written)
+    everyday = (DOCS / "howto" / "use-it-every-day.md").read_text()
+    assert everyday.count("```text") == len(list(exchanges.PLACE.finditer(everyday)))
 
 
 def test_the_example_of_the_sandbox_prints_what_the_page_says() -> None:

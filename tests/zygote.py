@@ -23,8 +23,8 @@ from typing import Any, Self
 
 import httpcore2
 
+from sandbox.environment import inherited
 from tests import trust
-from tests.environment import inherited
 
 #: Seconds that the imports may take.
 WARM_TIMEOUT = 120.0

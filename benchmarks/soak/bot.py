@@ -1,25 +1,26 @@
 """The bot as it is, but for the pace at which it takes the platforms' rate limits to pass:
-`python -m benchmarks.soak.bot SPEED`.
+`python -m benchmarks.soak.bot SPEED COMMAND`.
 """
 
 import sys
 from functools import partial
 from unittest.mock import patch
 
-from bot.cli import cli
+from bot.cli import main as bot
 from channels.discord import channel as discord
 from channels.discord.api import DiscordApi
 from channels.slack import channel as slack
 from channels.slack.api import SlackApi
 
 
-def main(speed: float) -> None:
+def main(speed: float, *asked: str) -> None:
     with (
         patch.object(slack, "SlackApi", partial(SlackApi, speed=speed)),
         patch.object(discord, "DiscordApi", partial(DiscordApi, speed=speed)),
     ):
-        cli(["run"])
+        sys.argv[1:] = asked
+        bot()
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    main(float(sys.argv[1]), *sys.argv[2:])

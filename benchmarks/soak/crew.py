@@ -1,14 +1,26 @@
 """The processes of the bot in a soak."""
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 
-#: Settings of whoever runs the soak, which must not reach the bot.
-FOREIGN = ("SLACK_", "DISCORD_", "OPENAI_", "MODEL", "DATABASE_URL", "AGENT_", "TOOLS", "DYNO", "LOG_", "PORT", "OTEL_")
+from sandbox.environment import inherited
+
+
+def bot_at(speed: float) -> list[str]:
+    """What is `python -m bot` where the platforms' time passes so many times as fast; its command comes behind."""
+    return [sys.executable, "-m", "benchmarks.soak.bot", f"{speed:g}"]
+
+
+def stand_in(folder: Path, speed: float) -> None:
+    """Put a `python` into `folder` that is asked for `-m bot`, and is that one."""
+    python = folder / "python"
+    bot = " ".join(map(quote, bot_at(speed)))
+    python.write_text(f'#!/bin/sh\n[ "$1 $2" = "-m bot" ] || exit 2\nshift 2\nexec {bot} "$@"\n')
+    python.chmod(0o755)
 
 
 class Bot:
@@ -25,8 +37,7 @@ class Bot:
         self.deaths = 0
         self._folder = folder
         self._speed = speed
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
-        self._environment = {**inherited, "PORT": "0", **settings}
+        self._environment = {**inherited(), **settings}
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -36,10 +47,8 @@ class Bot:
             await self.aclose()
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "benchmarks.soak.bot",
-                str(self._speed),
+                *bot_at(self._speed),
+                "run",
                 cwd=self._folder,
                 env=self._environment,
                 stdout=log,

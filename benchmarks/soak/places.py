@@ -1,25 +1,52 @@
-"""Where people talk to the bot in a soak, on both platforms."""
+"""Where people talk to the bot, on both platforms."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
 from typing import Any, Protocol
 
 from benchmarks.soak.script import names
+from channels.words import PLACEHOLDER, RESET_DONE
 from sandbox.discord import Channel as DiscordChannel
 from sandbox.discord import DiscordSandbox
+from sandbox.discord import Message as DiscordMessage
+from sandbox.slack import Channel as SlackChannel
+from sandbox.slack import File, SlackSandbox
 from sandbox.slack import Message as SlackMessage
-from sandbox.slack import SlackSandbox
 
 #: Threads that one channel of Slack has.
 THREADS = 5
+
+_files = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A message of the bot.
+
+    Attributes:
+        versions: its texts, each with since when it stood (monotonic seconds).
+        is_finished: whether it stands as it is to stay.
+    """
+
+    versions: tuple[tuple[float, str], ...]
+    is_finished: bool
+
+    @property
+    def text(self) -> str:
+        return self.versions[-1][1]
 
 
 class Place(Protocol):
     """One session."""
 
-    async def say(self, text: str) -> None: ...
+    async def say(self, text: str, papers: Mapping[str, str] | None = None) -> Any:
+        """Say something, with texts in files, by their names."""
 
-    def shown(self) -> str:
-        """All that the bot shows here."""
+    async def edit(self, said: Any, text: str) -> None: ...
+
+    def told(self) -> list[Told]:
+        """What the bot says here."""
 
 
 class Platform(Protocol):
@@ -37,22 +64,52 @@ class Platform(Protocol):
         """When each message was heard first, as far as the platform knows: on the monotonic clock, in seconds."""
 
 
+def shown(place: Place) -> str:
+    """All that the bot shows there, but for what it says of being told to start over."""
+    return "".join(told.text for told in place.told() if told.text != RESET_DONE)
+
+
+def starts_over(place: Place) -> int:
+    """How often the bot says there that it starts over."""
+    return sum(told.text == RESET_DONE for told in place.told())
+
+
+def unfinished(place: Place) -> int:
+    """How many messages of the bot there are not as they are to stay."""
+    return sum(not told.is_finished for told in place.told())
+
+
 class SlackThread:
-    def __init__(self, slack: SlackSandbox, channel: str) -> None:
+    """A thread in a channel, or in direct messages."""
+
+    def __init__(self, slack: SlackSandbox, channel: SlackChannel, user: str) -> None:
         self._slack = slack
+        self._user = user
+        self._mention = "" if channel.is_dm else f"<@{slack.bot_user_id}> "
         self.channel = channel
         self.root: SlackMessage | None = None
 
-    async def say(self, text: str) -> None:
+    async def say(self, text: str, papers: Mapping[str, str] | None = None) -> SlackMessage:
         thread = self.root.ts if self.root else None
-        said = await self._slack.say("ada", self.channel, f"<@{self._slack.bot_user_id}> {text}", thread_ts=thread)
+        files = [File(f"F{next(_files)}", name, text.encode()) for name, text in (papers or {}).items()]
+        said = await self._slack.say(self._user, self.channel, f"{self._mention}{text}", thread_ts=thread, files=files)
         self.root = self.root or said
+        return said
 
-    def shown(self) -> str:
+    async def edit(self, said: SlackMessage, text: str) -> None:
+        await self._slack.edit(self._user, said, f"{self._mention}{text}")
+
+    def told(self) -> list[Told]:
         if self.root is None:
-            return ""
+            return []
         thread = self._slack.messages(self.channel, thread_ts=self.root.ts)
-        return "".join(message.text for message in thread if message.user == self._slack.bot_user_id)
+        return [_slack_told(message) for message in thread if message.user == self._slack.bot_user_id]
+
+
+def _slack_told(message: SlackMessage) -> Told:
+    is_live = message.stream is not None and message.stream.is_live
+    versions = tuple((version.at, version.text) for version in message.versions)
+    return Told(versions, not is_live and message.text not in ("", PLACEHOLDER))
 
 
 class Slack:
@@ -70,7 +127,11 @@ class Slack:
     def place(self, number: int) -> SlackThread:
         name = f"soak-{number // THREADS}"
         channel = self.sandbox.channels.get(name) or self.sandbox.add_channel(name)
-        return SlackThread(self.sandbox, channel.id)
+        return SlackThread(self.sandbox, channel, "ada")
+
+    def direct(self, user: str) -> SlackThread:
+        """A conversation of its own in somebody's direct messages."""
+        return SlackThread(self.sandbox, self.sandbox.open_dm(user), user)
 
     def heard_at(self) -> dict[str, float]:
         """Slack knows what it was acknowledged; the bot does so when a message is kept."""
@@ -84,15 +145,27 @@ class Slack:
 
 
 class DiscordRoom:
-    def __init__(self, discord: DiscordSandbox, channel: DiscordChannel) -> None:
+    """A channel, a thread, or somebody's direct messages."""
+
+    def __init__(self, discord: DiscordSandbox, channel: DiscordChannel, user: str) -> None:
         self._discord = discord
+        self._user = user
+        self._mention = "" if channel.is_dm else f"<@{discord.bot_id}> "
         self.channel = channel
 
-    async def say(self, text: str) -> None:
-        await self._discord.say("ada", self.channel, f"<@{self._discord.bot_id}> {text}")
+    async def say(self, text: str, papers: Mapping[str, str] | None = None) -> DiscordMessage:
+        files = {name: text.encode() for name, text in (papers or {}).items()}
+        return await self._discord.say(self._user, self.channel, f"{self._mention}{text}", files=files)
 
-    def shown(self) -> str:
-        return "".join(m.text for m in self._discord.messages(self.channel) if m.author.id == self._discord.bot_id)
+    async def edit(self, said: DiscordMessage, text: str) -> None:
+        await self._discord.edit(self._user, said, f"{self._mention}{text}")
+
+    def told(self) -> list[Told]:
+        return [
+            Told(tuple((version.at, version.text) for version in m.versions), m.text not in ("", PLACEHOLDER))
+            for m in self._discord.messages(self.channel)
+            if m.author.id == self._discord.bot_id and m.ephemeral_to is None
+        ]
 
 
 class Discord:
@@ -106,7 +179,16 @@ class Discord:
         return {"DISCORD_API_URL": self.sandbox.api_url, "DISCORD_BOT_TOKEN": self.sandbox.bot_token}
 
     def place(self, number: int) -> DiscordRoom:
-        return DiscordRoom(self.sandbox, self.sandbox.add_channel(f"soak-{number}"))
+        return DiscordRoom(self.sandbox, self.sandbox.add_channel(f"soak-{number}"), "ada")
+
+    async def thread(self, number: int) -> DiscordRoom:
+        """A thread in a channel of its own."""
+        channel = self.sandbox.add_channel(f"threads-{number}")
+        root = await self.sandbox.say("ada", channel, "Let us talk of something else.")
+        return DiscordRoom(self.sandbox, await self.sandbox.start_thread("ada", root, "something else"), "ada")
+
+    def direct(self, user: str) -> DiscordRoom:
+        return DiscordRoom(self.sandbox, self.sandbox.open_dm(user), user)
 
     def heard_at(self) -> dict[str, float]:
         """Discord knows what it has told a client that was there, or had come back."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from benchmarks.soak.run import Outcome, Session
+from benchmarks.soak.outcome import Outcome
+from benchmarks.soak.people import Session
 from benchmarks.soak.script import Verdict
 
 
@@ -18,7 +19,7 @@ def table(outcome: Outcome) -> str:
         [
             *lines,
             "",
-            f"Seed {outcome.load.seed}, {outcome.seconds:.0f} s. Trouble: {made}.",
+            f"Seed {outcome.seed}, {outcome.seconds:.0f} s. Trouble: {made}.",
             f"Histories that were not what was said: {len(outcome.histories)}. Bots that ended by themselves: "
             f"{outcome.deaths}. Turns and messages left: {outcome.left}.",
         ]
@@ -33,6 +34,8 @@ def faults(outcome: Outcome) -> list[str]:
             for what in getattr(verdict, name):
                 if what not in outcome.unheard:
                     told.append(f"{session.platform} s{session.number}: {name}: {what[:300]}")
+        if verdict.unfinished:
+            told.append(f"{session.platform} s{session.number}: unfinished messages: {verdict.unfinished}")
         told += [f"{session.platform} s{session.number}: nobody heard: {id_}" for id_ in _unheard_in(session, outcome)]
         for older, newer in _out_of_order(verdict, outcome):
             told.append(f"{session.platform} s{session.number}: out of order: {older} behind {newer}")
@@ -90,6 +93,10 @@ def _wrong(column: _Column, _outcome: Outcome) -> int:
     return sum(len(verdict.wrong) for _, verdict in column)
 
 
+def _unfinished(column: _Column, _outcome: Outcome) -> int:
+    return sum(verdict.unfinished for _, verdict in column)
+
+
 COUNTS = {
     "sessions": _sessions,
     "messages": _said,
@@ -100,4 +107,5 @@ COUNTS = {
     "sessions out of order": _disordered,
     "heard too late": _late,
     "wrong texts": _wrong,
+    "unfinished messages": _unfinished,
 }

@@ -1,4 +1,4 @@
-"""What is said in a soak, and what is to be answered.
+"""What is said, and what is to be answered.
 
 Each message is called by its session and its number in it: `s3-14`. The answer names all messages that it answers, and
 ends with a mark, so that what a platform shows tells by itself what was lost, doubled or cut.
@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from core.frames import CLOSE, OPEN
-from sandbox.models import Asked, Say
+from sandbox.models import Asked, Say, Turn
 
 #: What stands around a question: words of messages that the bot may be asked yet.
 _FRAME = re.compile(rf"{OPEN}.*?{OPEN}End of that{CLOSE}", re.DOTALL)
 
 _ID = re.compile(r"s\d+-\d+")
+_BEGINNING = re.compile(rf"«({_ID.pattern}(?:,{_ID.pattern})*)»")
 _REPLY = re.compile(rf"«({_ID.pattern}(?:,{_ID.pattern})*)»(.*?)«end»")
 
 #: One answer in so many is long enough for several messages, of about so many words.
@@ -48,15 +49,30 @@ class Model:
     orders: list[list[str]] = field(default_factory=list)
     answered_at: dict[str, float] = field(default_factory=dict)
 
-    def __call__(self, asked: Asked) -> Say:
-        if wrong := history_fault(asked.messages):
+    def __call__(self, asked: Asked) -> Turn:
+        self.look(asked)
+        return self.say(names(asked.text), PIECES, PACE)
+
+    def look(self, asked: Asked) -> None:
+        """Note what is wrong with the conversation."""
+        messages = spoken(asked.messages)
+        if wrong := history_fault(messages):
             self.faults.append(wrong)
-        order = [id_ for role, text in asked.messages if role == "user" for id_ in names(text)]
+        order = [id_ for role, text in messages if role == "user" for id_ in names(text)]
         if disordered(order):
             self.orders.append(order)
-        ids = names(asked.text)
-        self.answered_at |= dict.fromkeys(ids, monotonic() + (PIECES - 1) * PACE)
-        return Say(answer(ids), pieces=PIECES, pace=PACE)
+
+    def say(self, ids: Sequence[str], pieces: int, pace: float) -> Say:
+        """The answer, in so many pieces, with so many seconds between two of them."""
+        self.answered_at |= dict.fromkeys(ids, monotonic() + (pieces - 1) * pace)
+        return Say(answer(ids), pieces=pieces, pace=pace)
+
+
+def spoken(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What was said in a conversation, without the calls of tools and their results."""
+    following = [role for role, _ in messages[1:]] + [""]
+    calls = [role == "assistant" and after == "tool" for (role, _), after in zip(messages, following, strict=True)]
+    return [message for message, is_call in zip(messages, calls, strict=True) if not is_call and message[0] != "tool"]
 
 
 def names(text: str) -> list[str]:
@@ -99,6 +115,7 @@ class Verdict:
         doubled: messages with more than one.
         disordered: a message that is answered behind a newer one, and that newer one.
         wrong: texts that are no answer, and answers that are not what was to be said.
+        unfinished: how many of the bot's messages are not as they are to stay.
     """
 
     replies: int
@@ -106,13 +123,15 @@ class Verdict:
     doubled: tuple[str, ...]
     disordered: tuple[tuple[str, str], ...]
     wrong: tuple[str, ...]
+    unfinished: int = 0
 
 
-def judge(said: Sequence[str], shown: str) -> Verdict:
+def judge(said: Sequence[str], shown: str, unfinished: int = 0) -> Verdict:
     """Look at all that the bot shows in a session, one message after the other.
 
     Args:
         said: the messages to it, by their names, in order.
+        unfinished: see `Verdict`.
     """
     text = squeezed(shown)
     replies = [(found[0], found[1].split(",")) for found in _REPLY.finditer(text)]
@@ -126,6 +145,7 @@ def judge(said: Sequence[str], shown: str) -> Verdict:
         tuple(sorted({id_ for id_ in ids if ids.count(id_) > 1})),
         disordered(ids),
         tuple(wrong),
+        unfinished,
     )
 
 
@@ -141,6 +161,11 @@ def could_not_wait(pair: tuple[str, str], heard_at: Mapping[str, float], answere
 
 def _number(id_: str) -> int:
     return int(id_.partition("-")[2])
+
+
+def begun(shown: str) -> set[str]:
+    """The messages whose answer has begun."""
+    return {id_ for found in _BEGINNING.finditer(squeezed(shown)) for id_ in found[1].split(",")}
 
 
 def answered(shown: str) -> set[str]:

@@ -4,11 +4,9 @@ Discord: docs.discord.com/developers/interactions/receiving-and-responding. An i
 seconds; then its token is good for a quarter of an hour. What is answered is outside of the bot's other limits.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import aiohttp
 import discord
 from discord.http import Route, handle_message_parameters
 
@@ -17,12 +15,6 @@ from channels.channel import Button, File, Priority
 from channels.discord.api import NO_MENTIONS, DiscordApi, Said
 from channels.discord.buttons import view_of
 from channels.discord.uploads import sent
-from core.secrets import traced
-
-log = logging.getLogger(__name__)
-
-#: Each interaction has limits of its own, and is answered once.
-ANSWERS = Window(calls=50, seconds=1.0)
 
 #: What is commonly seen of the messages of one token.
 MESSAGES = Window(calls=5, seconds=5.25)
@@ -32,53 +24,6 @@ ORIGINAL = "@original"
 
 #: Discord: only the asker sees the message; it shows no previews of links.
 _FLAGS = discord.MessageFlags(ephemeral=True, suppress_embeds=True)
-
-
-class Answers:
-    """Answers what was asked by interactions."""
-
-    def __init__(self, api: DiscordApi) -> None:
-        self._api = api
-
-    @property
-    def me(self) -> discord.ClientUser:
-        return self._api.me
-
-    async def acknowledge(self, interaction: discord.Interaction, *, ephemeral: bool) -> None:
-        """Say that there will be an answer, for all or for the asker alone: so is the answer. It is said at once."""
-        try:
-            await interaction.response.defer(ephemeral=ephemeral, thinking=True)
-        except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.warning("an interaction could not be acknowledged: %s", traced(error))
-
-    async def acknowledge_press(self, interaction: discord.Interaction) -> None:
-        """Say that a press was heard, and show nothing for it."""
-        try:
-            await interaction.response.defer()
-        except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.warning("a press could not be acknowledged: %s", traced(error))
-
-    async def whisper(self, interaction: discord.Interaction, text: str) -> None:
-        """Tell something to the one who has pressed a button, and to nobody else."""
-
-        async def send() -> None:
-            await interaction.followup.send(text, ephemeral=True, allowed_mentions=NO_MENTIONS)
-
-        await self._api.call("whisper", send, self._api.budget(("answer",), ANSWERS), is_counted=False)
-
-    async def answer(self, interaction: discord.Interaction, text: str, file: File | None = None) -> int:
-        """Answer what was acknowledged; returns the id of the message."""
-
-        async def send() -> int:
-            files = sent([file] if file else [])
-            message = await interaction.edit_original_response(
-                content=text, attachments=files, allowed_mentions=NO_MENTIONS
-            )
-            return message.id
-
-        answer = await self._api.call("answer", send, self._api.budget(("answer",), ANSWERS), is_counted=False)
-        assert answer is not None, "only a tick may be dropped"
-        return answer
 
 
 class Token:
@@ -126,6 +71,20 @@ class Token:
         return await self._api.call(
             "answer", send, self.edits, priority=priority, is_admitted=is_admitted, is_counted=False
         )
+
+    async def answer(self, text: str, file: File | None = None) -> int:
+        """Let the first answer say this, and have this file; returns its id. It may be said any number of times."""
+
+        async def send() -> Said:
+            return await self._send("PATCH", ORIGINAL, None, content=text, attachments=sent([file] if file else []))
+
+        said = await self._api.call("answer", send, self.edits, priority=Priority.FINAL, is_counted=False)
+        assert said is not None, "only a tick may be dropped"
+        return said.id
+
+    async def whisper(self, text: str) -> None:
+        """Tell the asker something, beside all that he and others have been told."""
+        await self.post(text, (), priority=Priority.FINAL, is_admitted=False)
 
     async def attach(self, message: str, files: Sequence[File]) -> None:
         """Let a message have these files, and no others."""

@@ -9,13 +9,14 @@ from typing import Any
 from discord.http import Route
 
 from channels.calls import RefusedError
-from channels.channel import Around, Heard, Priority, Surface
+from channels.channel import Around, Heard, Surface
 from channels.desk import Desk
-from channels.discord.answers import ORIGINAL, Answers, Token
+from channels.discord.answers import Token
 from channels.discord.api import MESSAGES, DiscordApi
 from channels.discord.around import Surroundings
 from channels.discord.aside import Aside
-from channels.discord.commands import commands_of
+from channels.discord.commands import WAYS, commands_of
+from channels.discord.deeds import Deeds
 from channels.discord.downloads import Downloads
 from channels.discord.ear import Ear
 from channels.discord.gateway import PULSE, Connection, Shard
@@ -76,25 +77,18 @@ class DiscordChannel:
         self._surroundings = Surroundings(self._api)
         self._receipts = receipts(self._api)
         self._door = desk.door
-        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away, ways=WAYS)
         self._work = Work()
         homes = {int(id_) for id_ in {*self._door.rules(NAME).ids("guild"), *self._door.rules(NAME).served}}
         visits = Visits(self._api, homes=homes, looks=bool(homes or self._door.names(NAME)))
         self._ear = Ear(
             settings, self._api, self._intake, desk.conversations, self._work, visits=visits, serves=self._serves
         )
+        self._deeds = Deeds(
+            desk, self._intake, self._seal, take=self._ear.take, surface=self._standing, token=self._token
+        )
         self._interactions = Interactions(
-            settings,
-            Answers(self._api),
-            self._intake,
-            desk.conversations,
-            self._work,
-            errands=desk.errands,
-            seal=self._seal,
-            visits=visits,
-            take=self._ear.take,
-            surface=self.surface,
-            token=self._token,
+            settings, self._api, self._deeds, desk.conversations, self._work, seal=self._seal, visits=visits
         )
         self._look = History(self._api, serves=self._serves, hear=self._ear.call_in).look
         self._places = places
@@ -122,9 +116,7 @@ class DiscordChannel:
                 "the log says why"
             ) from error
         self._leading = asyncio.create_task(self._follow(changes), name="discord leadership")
-        self._taking_up = asyncio.create_task(
-            self._errands.watch(NAME, self._interactions.again), name="discord errands"
-        )
+        self._taking_up = asyncio.create_task(self._errands.watch(NAME, self._deeds.again), name="discord errands")
 
     async def stop(self) -> None:
         self._work.is_ending = True
@@ -200,6 +192,9 @@ class DiscordChannel:
         del turn_id  # a reply is found by whom its messages answer
         if "token" in address:
             return Aside(self._token(address), self._receipts, address)
+        return self._standing(address)
+
+    def _standing(self, address: Mapping[str, Any]) -> DiscordSurface:
         return DiscordSurface(self._api, self._receipts, address, ping_after=self._settings.ping_after)
 
     def _token(self, address: Mapping[str, Any]) -> Token:
@@ -276,9 +271,6 @@ class DiscordChannel:
 
     async def _send_away(self, inbound: Inbound, text: str) -> None:
         """Tell somebody alone that his message is not answered; where that cannot be, by a sign on it."""
-        if "token" in inbound.address:
-            await self._token(inbound.address).edit(ORIGINAL, text, (), priority=Priority.PROGRESS, is_admitted=False)
-            return
         try:
             await self._api.tell(int(inbound.author), text)
         except RefusedError as refusal:

@@ -8,7 +8,7 @@ from discord import app_commands
 from discord.http import Route
 
 from channels import words
-from channels.commands import COMMANDS, FORMS, WITH_NAME, Name
+from channels.commands import COMMANDS, FORMS, WITH_NAME, Name, Ways
 
 #: What a command is, in Discord's own form; the rest is what Discord adds.
 _FIELDS = (
@@ -24,6 +24,9 @@ _FIELDS = (
 
 #: Discord: in the description of a command, or in the choices of an option.
 _MOST_DESCRIBED, MOST_CHOICES = 100, 25
+
+#: How they are given.
+WAYS = Ways({name: f"/{name}" for name in COMMANDS}, "/ask", lambda say: [say(words.ASK_ABOUT), say(words.WHY_THIS)])
 
 #: What may be named, of what was typed of it.
 Names = Callable[[discord.Interaction, str], Awaitable[Sequence[str]]]

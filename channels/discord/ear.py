@@ -187,7 +187,8 @@ class Ear:
             return
         if call.is_free and await self._conversations.is_muted(call.inbound.session_id):
             return
-        if self._settings.auto_thread and call.is_called and call.command is None:
+        has_thread = self._settings.auto_thread and call.is_called and call.command is None
+        if has_thread and not await self._intake.limited(call.inbound):  # it would stand there without an answer
             call = await self._in_thread(call)
         await self._intake.take(call)
 

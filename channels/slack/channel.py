@@ -41,7 +41,7 @@ from channels.slack.proof import PROOF_INTERVAL, Proof
 from channels.slack.reactions import receipts, send_away
 from channels.slack.sessions import Sessions
 from channels.slack.settings import SlackSettings
-from channels.slack.shortcuts import Shortcuts
+from channels.slack.shortcuts import WAYS, Shortcuts
 from channels.slack.socket import PING_INTERVAL, Sockets
 from channels.slack.streams import Streams, StreamSurface
 from channels.slack.surface import SlackSurface
@@ -98,7 +98,7 @@ class SlackChannel:
         self._settings = settings
         self._sessions = Sessions(self._api)
         self._streams = None if settings.streaming == "edit" else Streams(settings.streaming)
-        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away)
+        self._intake = Intake(desk, self._receipts, self._surface_of, self.locale, self._send_away, ways=WAYS)
         self._app = AsyncApp(
             name=NAME,  # Bolt: without one it looks at its callers' sources, for a tenth of a second
             client=self._client,
@@ -115,7 +115,7 @@ class SlackChannel:
         commands, take = self._intake.commands, self._gaps.hear
         self._commands = SlashCommands(commands, desk.conversations, self._people, self._private)
         self._shortcuts = Shortcuts(
-            self._surface_of, self._names, self._private, commands, take, direct=settings.direct
+            self._surface_of, self._names, self._private, self._intake, take, direct=settings.direct
         )
         self._deeds = Deeds(
             desk,

@@ -87,12 +87,13 @@ class SlashCommands:
             log.error("%s cannot be done: %s", command.name, traced(error))
             await self._private.answer(doer, words.of(locale).sorry(error.public))
             return
-        if command.question and len(found) > 1:
-            wanted = next((form for form in FORMS if form == argument.lower()), "")
-            choices = _choices(command.name, wanted, found)
+        form = argument.lower() if command.name == "export" else ""
+        if command.question and len(found) > 1 and form in ("", *FORMS):
+            choices = _choices(command.name, form, found)
             await self._private.ask(doer, words.of(locale)(command.question), choices)
             return
-        session = found[0].session_id if found else None
+        # the latest answer is that of the latest question, in whichever conversation
+        session = found[0].session_id if found and command.name != "why" else None
         asker = asking(doer, session, root_of(session or ""), locale, seen)
         await self._do(command.name, argument, doer, asker)
 

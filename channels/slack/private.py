@@ -1,12 +1,13 @@
 """What one person alone gets to see.
 
 Slack: docs.slack.dev/interactivity/handling-user-interaction. What somebody does comes with a `response_url`, which
-takes an answer for him alone wherever he is; `chat.postEphemeral` reaches him in threads too, where the bot is one of
-those in the channel.
+takes an answer for him alone wherever he is, but shows it in the channel, even to what is done in a thread;
+`chat.postEphemeral` reaches him in the thread, where the bot is one of those in the channel.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -132,7 +133,7 @@ class Private:
         await api.call("chat.postEphemeral", said, api.budget(("chat.postEphemeral", doer.team), TIER_4))
 
     async def answer(self, doer: Doer, text: str, *, replaces: bool = False) -> None:
-        """Say something to what he has done.
+        """Say something to what he has done: in the thread where he has done it, if it is one that the bot is in.
 
         Args:
             replaces: whether it takes the place of what he has pressed.
@@ -140,6 +141,9 @@ class Private:
         Raises:
             SurfaceError: he cannot be told.
         """
+        if doer.thread_ts and not replaces:
+            with suppress(RefusedError):
+                return await self.whisper(doer, text)
         how = {"replace_original": True} if replaces else {"response_type": "ephemeral"}
         try:
             await self._api.respond(doer.response_url, {**_QUIET, **content(text), **how})

@@ -12,10 +12,10 @@ from typing import Any
 
 from channels import words
 from channels.calls import RefusedError
-from channels.commands import Commands
+from channels.commands import Ways
 from channels.context import about
-from channels.intake import Call
-from channels.slack.commands import asking
+from channels.intake import Call, Intake, too_often
+from channels.slack.commands import COMMANDS, asking
 from channels.slack.hearing import NAME, attachment, event_key, name_of, session_id
 from channels.slack.names import Names
 from channels.slack.private import Doer, Private
@@ -43,6 +43,9 @@ ABOUT: Mapping[str, str] = {
     RESET: "Forgets the conversation in the thread of a message",
 }
 
+#: How commands are given. Slack: what is in its menus is of one language.
+WAYS = Ways({command.name: written for written, command in COMMANDS.items()}, "", lambda _: list(SHORTCUTS.values()))
+
 #: What the modal is known by, and what is filled into it.
 ASKED, QUESTION = "asked", "question"
 
@@ -62,7 +65,7 @@ class Shortcuts:
         surface: Callable[[Inbound], SlackSurface],
         names: Names,
         private: Private,
-        commands: Commands,
+        intake: Intake,
         take: Callable[[Call], Awaitable[None]],
         *,
         direct: Direct,
@@ -70,7 +73,7 @@ class Shortcuts:
         self._surface = surface
         self._names = names
         self._private = private
-        self._commands = commands
+        self._intake = intake
         self._take = take
         self._direct = direct
 
@@ -88,10 +91,10 @@ class Shortcuts:
         elif body.get("callback_id") == WHY:
             session, ts = session_id(doer.team, doer.channel, root, self._direct), str(body["message_ts"])
             asker, key = asking(doer, session, root, locale, seen), event_key(doer.team, doer.channel, ts)
-            await self._private.answer(doer, (await self._commands.why_of(ts, key, asker)).text)
+            await self._private.answer(doer, (await self._intake.commands.why_of(ts, key, asker)).text)
         elif body.get("callback_id") == RESET:
             session = session_id(doer.team, doer.channel, root, self._direct)
-            said = await self._commands.run("reset", "", asking(doer, session, root, locale, seen))
+            said = await self._intake.commands.run("reset", "", asking(doer, session, root, locale, seen))
             await self._private.answer(doer, said.text)
 
     async def _ask(self, doer: Doer, say: Words, kept: str) -> None:
@@ -102,7 +105,8 @@ class Shortcuts:
             await self._private.answer(doer, say.sorry(error.public))
 
     async def submitted(self, body: Mapping[str, Any], seen: Seen) -> None:
-        """Have a question answered that was filled in. It is shown in the thread, for all to see what is answered.
+        """Have a question answered that was filled in. It is shown in the thread, for all to see what is answered; of
+        one that is not answered nothing is.
 
         Raises:
             SurfaceError: who has asked cannot be told why it is not answered.
@@ -138,14 +142,25 @@ class Shortcuts:
             spot=spot,
             brings=(about(author, about_whom, to_words(kept["text"], names), float(kept["ts"])),),
         )
+        if await self._intake.knows(question):
+            return
+        say = words.of(await words.told(self._names.people.locale(team, user)))
+        if limited := await self._intake.limited(question):
+            await self._private.answer(doer, too_often(limited, say))
+            return
+        surface = self._surface(question)
         try:
-            ts = await self._surface(question).announce(f"**{inert(names[user])}**: {inert(asked)}")
+            ts = await surface.announce(f"**{inert(names[user])}**: {inert(asked)}")
         except RefusedError:
-            say = words.of(await words.told(self._names.people.locale(team, user)))
             await self._private.answer(doer, say(words.NOT_A_MEMBER))
             return
-        asked_there = {**question.address, "ts": ts}
-        await self._take(Call(replace(question, address=asked_there, sent_at=float(ts)), is_called=True))
+
+        async def send_away(text: str) -> None:
+            await surface.clear([ts])
+            await self._private.answer(doer, text)
+
+        asked_there = replace(question, address={**question.address, "ts": ts}, sent_at=float(ts))
+        await self._take(Call(asked_there, is_called=True, send_away=send_away))
 
 
 def _modal(say: Words, kept: str) -> dict[str, Any]:

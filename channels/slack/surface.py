@@ -185,16 +185,6 @@ class SlackSurface(MessageSurface):
         )
         return None if answer is None else Posted(str(answer["ts"]), is_new=answer is not stood)
 
-    async def announce(self, text: str) -> str:
-        """Post a message that is no reply; its id.
-
-        Raises:
-            SurfaceError: it cannot be shown.
-        """
-        posted = await self._post(0, text, (), Priority.FINAL, None)
-        assert posted is not None, "only a tick may be dropped"
-        return posted.id
-
     def _mark(self, position: int) -> dict[str, Any]:
         """What a message of this reply is found again by."""
         return {"event_type": _METADATA, "event_payload": {"turn": self._turn_id, "chunk": position}}

@@ -86,8 +86,12 @@ class ModelAdapter(BaseLlm):
     def capabilities(self) -> LlmCapabilities:
         return LlmCapabilities(output_schema_and_tools=False)
 
-    def takes(self, model: str | None = None) -> Takes:
-        """The files that a model can be given: the one of that name if it is offered, else the one that is asked."""
+    def named(self, chosen: str | None) -> str:
+        """The full name of the model that is asked where that one was chosen, or none."""
+        return self.model if chosen is None or self.is_fixed or chosen not in self.offered else chosen
+
+    def takes(self, model: str) -> Takes:
+        """The files that a model can be given, by its full name."""
         asked = self._asked(model)
         return asked.provider.takes(asked.model)
 

@@ -23,27 +23,39 @@ LONGEST_WAIT = 30.0
 _TAKES_BACK = "parley_takes_back"
 
 
+class Telling:
+    """What a listener has before him of one call, over all attempts at it."""
+
+    def __init__(self) -> None:
+        self._has_begun = False
+
+    async def anew(self, responses: AsyncGenerator[LlmResponse, None]) -> AsyncGenerator[LlmResponse, None]:
+        """The responses of one more attempt. If a broken one has told something, a partial response that `takes_back`
+        all of it comes before the first of them. Until then what was said may stand: a call that fails for good takes
+        nothing back.
+        """
+        is_stale = self._has_begun
+        async with aclosing(responses):
+            async for response in responses:
+                if is_stale:
+                    is_stale = False
+                    yield taking_back()
+                self._has_begun = True
+                yield response
+
+
 async def attempts(
-    attempt: Callable[[], AsyncGenerator[LlmResponse, None]], waits: Sequence[float]
+    attempt: Callable[[], AsyncGenerator[LlmResponse, None]], waits: Sequence[float], telling: Telling
 ) -> AsyncGenerator[LlmResponse, None]:
     """What `attempt` yields, begun anew after each failure that may pass, at most once for each of `waits`.
-
-    If a broken attempt has yielded something, a partial response that `takes_back` all of it comes before the
-    first one that follows. Until then what was said may stand: a call that fails for good takes nothing back.
 
     Raises:
         ProviderError: what the last attempt failed with.
     """
-    has_spoken = False
     for number, wait in enumerate((*waits, None), 2):
-        is_stale = has_spoken
         try:
-            async with aclosing(attempt()) as responses:
+            async with aclosing(telling.anew(attempt())) as responses:
                 async for response in responses:
-                    if is_stale:
-                        is_stale = False
-                        yield taking_back()
-                    has_spoken = True
                     yield response
             return
         except ProviderError as error:

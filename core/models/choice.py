@@ -19,6 +19,7 @@ from core.models.fallbacks import Fallbacks
 from core.models.merging import Merging, Slots
 from core.models.offers import Offered
 from core.stopwatch import Stopwatch
+from core.visitors import Speaker
 
 log = logging.getLogger(__name__)
 
@@ -114,9 +115,11 @@ class ChosenRun(RunConfig):
 
     Attributes:
         model: its full name; none for the default.
+        speaker: for whom it is made.
     """
 
     model: str | None = None
+    speaker: Speaker | None = None
     _stopwatch: Stopwatch = PrivateAttr(default_factory=Stopwatch)
 
     @property
@@ -140,7 +143,6 @@ class ChoicePlugin(BasePlugin):
         adapter = agent.canonical_model
         if not isinstance(adapter, ModelAdapter) or adapter.is_fixed:
             return
-        if run.model in adapter.offered:
-            llm_request.model = run.model
-        else:
+        llm_request.model = adapter.named(run.model)
+        if llm_request.model != run.model:
             log.warning("%s is not among MODELS any more: %s answers", run.model, adapter.model)

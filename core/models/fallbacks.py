@@ -14,11 +14,12 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
 from google.adk.models.llm_response import LlmResponse
 
 from core.errors import ContentBlockedError, ProviderError, ProviderRequestError
-from core.models.attempts import attempts, taking_back
+from core.models.attempts import Telling, attempts
 from core.models.offers import Offered
 from core.secrets import traced
 
@@ -59,17 +60,13 @@ class Fallbacks:
         Raises:
             ProviderError: what the model has failed with, or the first that was asked, if none has answered.
         """
-        first, has_spoken = None, False
+        first, telling = None, Telling()
         for name in self._chain(model):
-            is_stale, instead_of = has_spoken, "" if name == model else model
+            asked = partial(attempt, name, "" if name == model else model)
             tries = () if name in self._troubles else waits
             try:
-                async with aclosing(attempts(lambda: attempt(name, instead_of), tries)) as responses:  # noqa: B023 - at once
+                async with aclosing(attempts(asked, tries, telling)) as responses:
                     async for response in responses:
-                        if is_stale:
-                            is_stale = False
-                            yield taking_back()
-                        has_spoken = True
                         yield response
             except ProviderError as error:
                 is_its_own = not isinstance(error, ContentBlockedError | ProviderRequestError)

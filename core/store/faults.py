@@ -42,10 +42,10 @@ _ADVICE = {
 _FAULTS = (DBAPIError, PoolTimeoutError, OSError, sqlite3.Error)
 
 
-def _of_postgres(*names: str) -> tuple[type[Exception], ...]:
-    """Those errors of asyncpg's; none where it is not at work, and not imported."""
+def _of_postgres(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
+    """Those errors of asyncpg's, and others; where it is not at work, and not imported, the others alone."""
     exceptions = sys.modules.get("asyncpg.exceptions")
-    return tuple(getattr(exceptions, name) for name in names) if exceptions is not None else ()
+    return (*other, *(getattr(exceptions, name) for name in names)) if exceptions is not None else other
 
 
 @contextmanager
@@ -60,10 +60,10 @@ def store_errors() -> Iterator[None]:
         yield
     except IntegrityError:
         raise
-    except (sqlite3.IntegrityError, *_of_postgres("IntegrityConstraintViolationError")) as error:
+    except _of_postgres("IntegrityConstraintViolationError", other=(sqlite3.IntegrityError,)) as error:
         raise IntegrityError(None, None, error) from error
     # asyncpg: an internal error, when a server says in the middle of something else that it ends the connection
-    except (*_FAULTS, *_of_postgres("PostgresError", "InterfaceError", "InternalClientError")) as error:
+    except _of_postgres("PostgresError", "InterfaceError", "InternalClientError", other=_FAULTS) as error:
         fault: BaseException = error
         while fault.__cause__ is not None:
             fault = fault.__cause__

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import re
 import sys
 import tempfile
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,11 +18,67 @@ from sandbox.slack import SlackSandbox
 
 ROOT = Path(__file__).parents[2]
 
+#: Seconds that the bot has to begin.
+BEGIN_WITHIN = 60.0
+
+#: How the pages have people call the program, and what is before the words of a line of the log.
+PROGRAM = ".venv/bin/parley"
+_HEAD = re.compile(r"^\S+ \S+ [A-Z]+ [\w.]+: ")
+
 
 def lay(folder: Path, files: Mapping[str, str]) -> None:
     """Put these files there."""
     for name, text in files.items():
         (folder / name).write_text(text)
+
+
+class Bot:
+    """The bot in a folder of its own, and what an operator does there."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environment = environment
+        self._log = folder / "bot.log"
+        self._process: Process | None = None
+
+    async def start(self) -> None:
+        """Begin, and return when it is ready.
+
+        Raises:
+            TimeoutError: it is not in time.
+        """
+        with self._log.open("w") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "bot", "run", cwd=self._folder, env=self._environment, stdout=log, stderr=log
+            )
+        async with asyncio.timeout(BEGIN_WITHIN):
+            while "ready" not in self.told("ready"):  # noqa: ASYNC110 - it is another process that writes it
+                await asyncio.sleep(0.05)
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            await self._process.wait()
+            self._process = None
+
+    async def run(self, line: str) -> str:
+        """What a line of the shell prints, typed beside the bot."""
+        typed = line.replace(PROGRAM, f"{sys.executable} -m bot")
+        process = await asyncio.create_subprocess_shell(
+            typed, cwd=self._folder, env=self._environment, stdout=PIPE, stderr=PIPE
+        )
+        said, _ = await process.communicate()
+        return said.decode()
+
+    def told(self, words: str) -> list[str]:
+        """The lines of its log that have these words, without time and place."""
+        return [_HEAD.sub("", line) for line in self._log.read_text().splitlines() if words in _HEAD.sub("", line)]
+
+    @property
+    def address(self) -> str:
+        """Of its HTTP server."""
+        (line,) = self.told("/healthz")
+        return f"http://127.0.0.1:{line.rpartition(' ')[2]}"
 
 
 @asynccontextmanager
@@ -30,35 +88,29 @@ async def bot(
     model: ScriptedOpenAI,
     files: Mapping[str, str] | None = None,
     **settings: str,
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Bot]:
     """The bot, connected to both, in a folder of its own that holds these files."""
-    slack.install(manifest(prompts=PROMPTS))
+    address = "https://your-bot.example.com" if settings.get("SLACK_MODE") == "http" else ""
+    slack.install(manifest(prompts=PROMPTS, address=address))
     with tempfile.TemporaryDirectory() as folder:
         lay(Path(folder), files or {})
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "bot",
-            "run",
-            cwd=folder,
-            env={
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
-                "SLACK_API_URL": slack.api_url,
-                "SLACK_BOT_TOKEN": slack.bot_token,
-                "SLACK_APP_TOKEN": slack.app_token,
-                "DISCORD_API_URL": discord.api_url,
-                "DISCORD_BOT_TOKEN": discord.bot_token,
-                "MODEL": "openai/scripted",
-                "OPENAI_BASE_URL": model.base_url,
-                **settings,
-            },
-        )
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
+            "SLACK_API_URL": slack.api_url,
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_APP_TOKEN": slack.app_token,
+            "DISCORD_API_URL": discord.api_url,
+            "DISCORD_BOT_TOKEN": discord.bot_token,
+            "MODEL": "openai/scripted",
+            "OPENAI_BASE_URL": model.base_url,
+            "PORT": "0",
+            **settings,
+        }
+        made = Bot(Path(folder), {name: value for name, value in environment.items() if value})
         try:
-            await slack.wait_connected(60)
-            await discord.wait_connected(60)
-            await discord.wait_for(lambda: discord.commands, timeout=60)
-            yield
+            await made.start()
+            await discord.wait_for(lambda: discord.commands, timeout=BEGIN_WITHIN)
+            yield made
         finally:
-            process.terminate()
-            await process.wait()
+            await made.stop()

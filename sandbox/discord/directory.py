@@ -42,11 +42,11 @@ class Directory:
         return Reply({"url": self._at.url, "shards": self._at.shards, "session_start_limit": limit})
 
     def _guilds(self, request: Request) -> Reply:
-        """Those that the bot is in, a page of them: the one that there is, unless it was on an earlier page."""
+        """Those that the bot is in, a page of them: the one that there is, unless it was on another page."""
         query = request.query
         is_behind = int(self._guild.id) > int(query.get("after", "0"))
         is_ahead = "before" not in query or int(self._guild.id) < int(query["before"])
-        return Reply([self._payloads.my_guild()] if is_behind and is_ahead else [])
+        return Reply(self._payloads.my_guilds() if is_behind and is_ahead else [])
 
     def _open_dm(self, request: Request) -> Reply:
         user = self._api.user(str(request.form.get("recipient_id")))

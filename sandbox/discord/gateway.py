@@ -288,7 +288,7 @@ class Gateway:
         self._resumable[session.id] = session
         connection.session = session
         me, guild = self._payloads.me(), self._payloads.guild_created(everybody=bool(intents & GUILD_PRESENCES))
-        here = (int(guild["id"]) >> 22) % of == number
+        here = bool(self._payloads.my_guilds()) and (int(guild["id"]) >> 22) % of == number
         ready = {
             "v": 10,
             "user": me,

@@ -214,10 +214,12 @@ class Payloads:
             "nsfw": False,
         }
 
-    def my_guild(self) -> Json:
-        """The server as one of those that the bot is in."""
+    def my_guilds(self) -> list[Json]:
+        """The server as one of those that the bot is in, unless it was not invited."""
+        if self._guild.bot.id in self._guild.roles.left:
+            return []
         about = {name: value for name, value in self.guild().items() if name in ("id", "name", "icon", "banner")}
-        return about | {"owner": False, "permissions": self.allowed(), "features": []}
+        return [about | {"owner": False, "permissions": self.allowed(), "features": []}]
 
     def _everyone(self) -> Json:
         return {

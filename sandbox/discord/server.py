@@ -174,6 +174,10 @@ class DiscordSandbox(People):
         """Take permissions from a person in the whole server: interactions tell of them."""
         self._guild.denied.setdefault(self._user(user).id, set()).update(permissions)
 
+    def expel(self) -> None:
+        """Let the bot be in no server, as it is before it is invited: who connects is told of none."""
+        self._guild.roles.left.add(self.bot_id)
+
     def open_group(self, name: str, *users: User | str) -> Channel:
         """Direct messages of several people: no bot can be in them; people use there what they have installed."""
         return self._guild.add_group(name, map(self._user, users))

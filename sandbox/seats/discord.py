@@ -5,6 +5,7 @@ has the id of its own first message. Here both are threads of the place that the
 """
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from sandbox.discord import Change, Channel, DiscordSandbox
 from sandbox.discord import Message as DiscordMessage
@@ -182,7 +183,7 @@ class DiscordPlatform:
             by_bot=message.author.id == self._discord.bot_id,
             sent_at=message.posted_at.timestamp(),
             text=self._texts.of(message.id, message.content, lambda: self._markdown(message, names)),
-            plain=self._thinking if message.loading else _plain(message.content, names, message.buttons),
+            plain=self._thinking if message.loading else _plain(_shown(message), names, message.buttons),
             thread=_thread(message),
             revision=len(message.versions) - 1,
             edited=message.edited,
@@ -199,10 +200,17 @@ class DiscordPlatform:
         """The text, and below it what else the message holds; buttons are no text."""
         if message.loading:
             return f"*{self._thinking}*"
-        content = message.content
+        content = _shown(message)
         parts = [markdown.from_discord(text, names) for text in (content.text, *_embedded(content))]
         parts += [f"`[file {attachment.name}]`" for attachment in content.attachments]
         return "\n\n".join(filter(None, parts))
+
+
+def _shown(message: DiscordMessage) -> Content:
+    """What it shows; of one that is passed on, under Discord's word for that."""
+    if message.forwards is None:
+        return message.content
+    return replace(message.forwards.content, text=f"Forwarded: {message.forwards.content.text}")
 
 
 def _thread(message: DiscordMessage) -> str | None:

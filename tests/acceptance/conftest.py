@@ -13,10 +13,10 @@ import pytest
 import pytest_asyncio
 
 from sandbox.discord import DiscordSandbox
+from sandbox.environment import inherited
 from sandbox.models import Asked, Fail, ScriptedOpenAI, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import Discord, Platform, Shown, Slack, Talk
-from tests.environment import inherited
 from tests.zygote import Zygote
 
 

@@ -52,9 +52,11 @@ async def test_the_first_words_are_known_at_the_end_and_gone_when_they_are_delet
             while not _summaries(file, session):  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.05)
         await bot.ask(platform, thread, "which name was it?", "In the summary.")
-        exported = json.loads(await parley(bot.program, zygote, f"export {session} --format json"))
+        exported = json.loads(await parley(bot.program, zygote, f"export {session} --json"))
         assert [run["kind"] for run in exported["runs"]].count("run") == 7
         assert SECRET in next(run["text"] for run in exported["runs"] if run["kind"] == "summary")
+        survey = json.loads(await parley(bot.program, zygote, f"forget --session {session} --dry-run --json"))
+        assert (survey["whole"], survey["is_deleted"]) == ([session], False)
         assert "deleted" in await parley(bot.program, zygote, f"forget --session {session} --yes")
         await bot.ask(platform, thread, "which name was it?", "?")
 

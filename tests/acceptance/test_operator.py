@@ -85,8 +85,9 @@ async def test_an_operator_finds_out_what_goes_on_and_does_something_about_it(
     assert code == 0
     assert "ProviderRequestError: " in said
     bot.answer = lambda _asked: "Here I am."
-    code, said = await operator.types(f"retry {failed[1]}")
-    assert code == 0, said
+    asked = await operator.reads(f"retry {failed[1]}")
+    assert (asked["turn"], asked["is_done"], asked["has_worker"]) == (failed[1], True, True)
+    assert asked["newest"] != failed[1]
     await bot.reply(platform, talk, lambda text: text == "Here I am.")
     code, said = await operator.types(f"retry {failed[1]}")
     assert (code, "was tried again before" in said) == (1, True)

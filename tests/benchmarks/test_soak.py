@@ -1,12 +1,16 @@
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.soak import run
+from benchmarks.soak.outcome import Outcome
+from benchmarks.soak.people import Session
+from benchmarks.soak.places import Told
 from benchmarks.soak.report import faults, table
-from benchmarks.soak.run import Load, Outcome, Session
+from benchmarks.soak.run import Load
 from benchmarks.soak.script import Verdict, answer, could_not_wait, disordered, history_fault, judge, names
 from channels.channel import Said
 from channels.context import framed
@@ -16,10 +20,12 @@ IDS = ("s1-0", "s1-1", "s1-2")
 
 
 class Silent:
-    async def say(self, text: str) -> None: ...
+    async def say(self, text: str, papers: Mapping[str, str] | None = None) -> None: ...
 
-    def shown(self) -> str:
-        return ""
+    async def edit(self, said: object, text: str) -> None: ...
+
+    def told(self) -> list[Told]:
+        return []
 
 
 def shown(*answers: str) -> str:
@@ -48,7 +54,7 @@ def test_a_message_that_was_heard_when_the_newer_one_had_its_answer_could_not_be
     assert not could_not_wait(pair, {"s1-0": 1.0}, {"s1-1": 2.0})
     assert not could_not_wait(pair, {}, {"s1-1": 2.0})
     session = Session(1, "slack", Silent(), list(IDS[:2]))
-    outcome = Outcome(Load(), 1.0, [(session, verdict)], frozenset(), frozenset(), [], 0, 0, Counter())
+    outcome = Outcome(1, 1.0, [(session, verdict)], frozenset(), frozenset(), [], 0, 0, Counter())
     assert faults(outcome) == ["slack s1: out of order: s1-0 behind s1-1"]
     outcome = replace(outcome, late=frozenset(["s1-0"]))
     assert faults(outcome) == []
@@ -82,9 +88,7 @@ async def test_what_is_told_of_a_message_that_was_not_heard_yet_does_not_ask_for
 def test_what_no_bot_has_heard_is_told_apart() -> None:
     verdict = judge(IDS, "")
     session = Session(1, "discord", Silent(), list(IDS))
-    outcome = Outcome(
-        Load(), 1.0, [(session, verdict)], frozenset(IDS[:2]), frozenset(), [], 0, 0, Counter({"kill -9": 1})
-    )
+    outcome = Outcome(1, 1.0, [(session, verdict)], frozenset(IDS[:2]), frozenset(), [], 0, 0, Counter({"kill -9": 1}))
     assert faults(outcome) == [
         "discord s1: lost: s1-2",
         "discord s1: nobody heard: s1-0",

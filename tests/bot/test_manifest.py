@@ -25,6 +25,7 @@ def test_slacks_is_one_that_slack_takes_and_has_the_prompts_of_the_settings(
 ) -> None:
     printed = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, SUGGESTED_PROMPTS="One? | Two?")))
     check_manifest(printed)
+    assert not [event for event in printed["settings"]["event_subscriptions"]["bot_events"] if "assistant" in event]
     assert [prompt["message"] for prompt in printed["features"]["agent_view"]["suggested_prompts"]] == ["One?", "Two?"]
     nothing = json.loads(manifest(Platform.SLACK, settings(monkeypatch, tmp_path, SUGGESTED_PROMPTS="|")))
     assert "suggested_prompts" not in nothing["features"]["agent_view"]

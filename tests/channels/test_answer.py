@@ -10,14 +10,17 @@ import sqlalchemy as sa
 
 from channels import astray, words
 from channels.slack.settings import Streaming
+from core import worker
 from core.errors import StoreError
 from core.inbound import Inbound
+from core.lease import Lease
 from core.store.schema import turns
 from core.turn import Turn
 from core.turns import STOP, Turns
 from sandbox.models import Cut, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
+from tests.channels.wiring import until
 from tests.inbounds import inbound
 
 SECRET = "the text of a foreign exception, sk-very-secret-key-1234"
@@ -277,6 +280,24 @@ async def test_what_was_posted_while_another_worker_took_the_turn_goes_when_that
         assert len(bot.texts(question)) == 2, "the other worker may go on with it"
         await change(state="done", chunks=["another message"], finished_at=1.0)
         await bot.shows(question, lambda texts: texts == ["hello"])
+
+
+async def test_a_reply_whose_turn_another_worker_has_taken_is_tried_no_more_within_a_second(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "WATCH", 60.0)
+    async with running(slack, tmp_path, "the answer") as bot:
+        monkeypatch.setattr(bot.channel._api._caller, "_pauses", (60.0,))
+        slack.faults.fail("chat.postMessage")
+        question = await ask(bot)
+        await slack.wait_for(lambda: any(call.method == "conversations.replies" for call in slack.calls))
+        monkeypatch.setattr(Lease, "is_sure", False)
+        async with bot.database.write() as connection:
+            await connection.execute(sa.update(turns).values(owner="another worker", claims=2, attempt=2))
+        await until(lambda: not bot.worker.busy, seconds=1)
+        assert bot.texts(question) == ["hello"]
+        (row,) = await bot.turn_rows()
+        assert (row.owner, row.state, row.attempt) == ("another worker", "running", 1)
 
 
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "posted, but not recorded"])

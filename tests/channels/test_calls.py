@@ -2,10 +2,11 @@ import asyncio
 
 import pytest
 
+from channels import calls
 from channels.budget import Window
-from channels.calls import Caller, PassingError, RefusedError
+from channels.calls import Caller, PassingError, RefusedError, as_long_as
 from channels.channel import Priority
-from core.errors import SurfaceError
+from core.errors import SurfaceError, TurnLostError
 
 WINDOW = Window(calls=100, seconds=0.1)
 
@@ -92,6 +93,33 @@ async def test_what_has_taken_effect_is_not_made_again_and_what_was_too_often_is
     platform.failures = passing(1)
     assert await platform.caller.call("post", platform.send, budget, found=found) == "there"
     assert platform.calls == 5
+
+
+@pytest.mark.parametrize("retry_after", [None, 60.0], ids=["it failed", "it came too often"])
+async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no_place(
+    retry_after: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "LOOK", 0.01)
+    platform, is_wanted = Platform(PassingError("HTTP 500", retry_after=retry_after)), True
+    platform.caller = Caller("test", pauses=(60.0,))
+
+    async def wanted() -> None:
+        if not is_wanted:
+            raise TurnLostError("another one has it")
+
+    with as_long_as(wanted):
+        calling = asyncio.create_task(platform.call())
+        await asyncio.wait_for(platform.refused.wait(), 1)
+        await asyncio.sleep(0.05)
+        assert not calling.done()
+        is_wanted = False
+        with pytest.raises(TurnLostError):
+            await asyncio.wait_for(calling, 1)
+        with pytest.raises(TurnLostError):
+            await platform.call(key="another")
+    assert platform.calls == 1
+    assert platform.caller.budget("another", WINDOW).left == 1.0
+    assert await platform.call(key="another") == "sent"
 
 
 async def test_a_call_that_is_made_once_is_not_made_again_and_says_what_failed() -> None:

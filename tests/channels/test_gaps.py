@@ -5,8 +5,10 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from channels import gaps
 from channels.gaps import Bounds, Gaps
@@ -14,9 +16,12 @@ from channels.intake import Call
 from core.errors import StoreError
 from core.places import Place, Places
 from core.store.database import Database
+from core.store.schema import sessions
 from tests import tables
 from tests.channels.wiring import until
 from tests.inbounds import inbound
+
+SESSION = "test:place:1"
 
 
 @pytest.fixture
@@ -32,8 +37,10 @@ class World:
 
     Attributes:
         looks: since when was looked back, each time.
+        finds: what a look finds.
         is_stuck: whether a look finds no end.
-        refused: what the database will not take.
+        failures: how often the database fails, as long as it is not down.
+        refused: what the database will never take.
     """
 
     def __init__(self, places: Places, bounds: Bounds) -> None:
@@ -41,13 +48,20 @@ class World:
         self.taken: list[str] = []
         self.looks: list[float] = []
         self.is_down = self.is_stuck = False
+        self.failures = 0
+        self.finds: list[Call] = []
         self.refused: set[str] = set()
         self.gaps = Gaps(
             "test", places, bounds, take=self._take, look=self._look, heard_at=lambda: self.heard_at, holds=True
         )
 
     async def _take(self, call: Call) -> None:
-        if self.is_down or call.inbound.text in self.refused:
+        if call.inbound.text in self.refused:
+            refusal = StoreError("what it says cannot be stored")
+            refusal.retryable = False
+            raise refusal
+        if self.is_down or self.failures:
+            self.failures = max(0, self.failures - 1)
             raise StoreError("out of reach")
         self.taken.append(call.inbound.text)
 
@@ -55,7 +69,7 @@ class World:
         self.looks.append(since)
         if self.is_stuck:
             await asyncio.sleep(60)
-        yield []
+        yield list(self.finds)
 
 
 @asynccontextmanager
@@ -74,7 +88,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def called(text: str, at: float) -> Call:
-    return Call(inbound(text, sent_at=at), is_called=True)
+    return Call(inbound(text, session=SESSION, sent_at=at), is_called=True)
+
+
+async def serve(places: Places) -> float:
+    """The bot has spoken in the place of these tests since then."""
+    now = time.time()
+    row = {"id": SESSION, "app": "app", "user_id": "test:place", "created_at": now - 100, "updated_at": now - 100}
+    async with places._database.write() as connection:
+        await connection.execute(sa.insert(sessions).values(row))
+    return now - 50
 
 
 async def test_until_when_all_was_heard_is_noted_when_it_has_changed_and_not_before_the_first_sign(
@@ -116,22 +139,26 @@ async def test_what_could_not_be_kept_holds_the_note_back_and_is_kept_in_its_ord
         assert world.looks == []
 
 
-async def test_that_order_holds_though_the_database_comes_back_in_the_middle(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("looks", [1, 2])
+async def test_that_order_holds_though_the_database_comes_back_between_the_one_and_the_other(
+    places: Places, monkeypatch: pytest.MonkeyPatch, looks: int
 ) -> None:
     async with world_of(places) as world:
-        heard_at = places.heard_at
+        heard_at, seen = places.heard_at, 0
 
         async def back(part: str) -> float | None:
-            world.is_down = False
+            nonlocal seen
+            seen += 1
+            world.is_down = seen < looks
             return await heard_at(part)
 
         monkeypatch.setattr(places, "heard_at", back)
         world.is_down, now = True, time.time()
-        for call in (called("first", now - 50), called("second", now - 40)):
+        elsewhere = Call(inbound("elsewhere", session="place:2", sent_at=now - 45), is_called=True)
+        for call in (called("first", now - 50), elsewhere, called("second", now - 40)):
             world.gaps.missed(call)
-        await until(lambda: len(world.taken) == 2)
-        assert world.taken == ["first", "second"]
+        await until(lambda: len(world.taken) == 3)
+        assert [text for text in world.taken if text != "elsewhere"] == ["first", "second"]
 
 
 async def test_what_is_said_behind_what_could_not_be_kept_in_its_session_is_kept_behind_it(
@@ -149,6 +176,52 @@ async def test_what_is_said_behind_what_could_not_be_kept_in_its_session_is_kept
         await world.gaps.hear(elsewhere)
         await world.gaps.hear(second)
         assert world.taken[:3] == ["elsewhere", "first", "second"]
+
+
+async def test_what_is_found_by_looking_back_is_kept_in_its_order_when_the_database_fails_in_the_middle(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "KEEP_PAUSES", (60.0,))
+    now = await serve(places)
+    async with world_of(places) as world:
+        world.finds, world.failures = [called("first", now + 1), called("second", now + 2)], 1
+        world.gaps.open(now)
+        await until(lambda: len(world.taken) == 2)
+        assert world.taken == ["first", "second"]
+
+
+@pytest.mark.parametrize("is_kept_at_once", [True, False])
+async def test_what_was_not_heard_goes_before_what_was_said_behind_it_though_the_database_was_away(
+    places: Places, monkeypatch: pytest.MonkeyPatch, is_kept_at_once: bool
+) -> None:
+    monkeypatch.setattr(gaps, "PAUSES", (60.0,))
+    now, served, failures = await serve(places), places.served, iter(range(3))
+
+    async def away(*of: Any, **more: Any) -> list[Place]:
+        if next(failures, None) is not None:
+            raise StoreError("out of reach")
+        return await served(*of, **more)
+
+    monkeypatch.setattr(places, "served", away)
+    async with world_of(places) as world:
+        world.finds = [called("unheard", now + 1)]
+        world.gaps.open(now)
+        heard = called("heard", now + 2)
+        if is_kept_at_once:
+            await world.gaps.hear(heard)
+        else:
+            world.gaps.missed(heard)
+        await until(lambda: "heard" in world.taken)
+        assert world.taken == ["unheard", "heard"]
+
+
+async def test_what_can_never_be_kept_holds_up_nothing_that_is_said_behind_it(places: Places) -> None:
+    async with world_of(places) as world:
+        world.refused, now = {"first"}, time.time()
+        with pytest.raises(StoreError):
+            await world.gaps.hear(called("first", now - 50))
+        await world.gaps.hear(called("second", now - 40))
+        assert world.taken == ["second"]
 
 
 async def test_who_speaks_before_it_is_known_since_when_to_look_waits_for_that_but_not_for_long(
@@ -190,8 +263,8 @@ async def test_more_than_can_be_remembered_is_looked_for(places: Places, monkeyp
         world.gaps.missed(called("one", 10.0))
         world.gaps.missed(called("two", 20.0))
         world.is_down = False
-        await until(lambda: world.looks == [20.0 - gaps.MARGIN])
-        assert world.taken == ["one"]
+        await until(lambda: world.taken and world.looks)
+        assert (world.taken, world.looks) == (["one"], [20.0 - gaps.MARGIN])
 
 
 async def test_a_look_that_finds_no_end_is_given_up(

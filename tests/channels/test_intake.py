@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from channels import words
 from channels.buttons import Wish, button
 from channels.channel import File, Surface
-from channels.commands import Asker
+from channels.commands import Asker, Ways
 from channels.desk import Desk
 from channels.door import Door
 from channels.intake import Call, Intake
@@ -38,6 +38,9 @@ from tests.channels.wiring import BUDGET, MODELS, successor
 from tests.inbounds import inbound
 
 ADA = Visitor("test", "ada")
+
+#: No slash commands, and no menus.
+WAYS = Ways({}, "", lambda _: ())
 
 
 class Place:
@@ -83,7 +86,7 @@ class Place:
             self.door,
             follow,
         )
-        self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale, self._whisper)
+        self.intake = Intake(desk, self.receipts, lambda _: cast(Surface, self), self._locale, self._whisper, ways=WAYS)
 
     async def _whisper(self, message: Inbound, text: str) -> None:
         self.whispered.append((message.author, text))

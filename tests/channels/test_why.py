@@ -17,7 +17,7 @@ from core.sessions.extent import Extent
 from core.tools import Tool, adapt
 from sandbox.models import Asked, Call, Fail, Turn
 from tests.channels.asking_why import by_button, by_command, by_menu
-from tests.channels.benches import PLATFORMS, sandbox_of, says, shows, talking
+from tests.channels.benches import PLATFORMS, SlackTalk, sandbox_of, says, shows, talking
 
 SCHEMA = {"type": "object", "properties": {"day": {"type": "string"}}}
 
@@ -68,12 +68,26 @@ async def test_who_asked_is_told_by_a_button_a_command_and_the_menu_of_a_message
         assert await by_menu(talk, question, "grace") == told
         assert await by_command(talk, "grace", turn.id) == told
 
+        # of an earlier one by its id, however that is copied, and of a later one without
+        if isinstance(talk, SlackTalk):
+            talk.root = None  # a conversation of its own
+        await talk.say("how is the weather now?")
+        _, later = await talk.bot.settled(2)
+        for anybody in ("ada", "grace"):
+            assert (await by_command(talk, anybody)).startswith(words.WHY_TITLE.format(id=later.id))
+        for copied in (f"`{turn.id}`", f"(turn `{turn.id}`)", f"turn {turn.id.upper()}"):
+            assert await by_command(talk, turn=copied) == told
+        for other in ("0123456789", "turn", "-"):
+            assert await by_command(talk, turn=other) == words.WHY_NOT_YOURS
+        talk.bot.desk.door._admins = frozenset()
+        assert await by_command(talk, "grace", turn.id) == words.WHY_NOT_YOURS
+
         # as a word to the bot it is said how to ask, and without its sign it is a question like any other
         await talk.say("/why")
         await shows(talk, lambda found: found[-1] == words.WHY_PRIVATELY)
-        assert len(await talk.bot.turn_rows()) == 1
+        assert len(await talk.bot.turn_rows()) == 2
         await talk.say("why")
-        await talk.bot.settled(2)
+        await talk.bot.settled(3)
 
 
 async def test_what_failed_is_told_by_the_id_that_the_apology_shows(sandbox: Any, tmp_path: Path) -> None:
@@ -139,10 +153,10 @@ def test_it_tells_what_was_read_and_what_was_left_out() -> None:
         f"- {words.WHY_RETRY}",
         "- It answers 2 messages at once.",
         "- It was begun 2 times, since I was interrupted.",
-        "- Of this conversation: 12 messages, 3,400 tokens",
-        "- Left out: 40 older messages, for there is room for 32,000 tokens",
-        "- Of what others said: 3 messages, 120 tokens",
-        "- Left out: 2 messages of others, for want of room",
+        "- Messages of this conversation: 12; tokens: 3,400",
+        "- Older messages left out: 40, for there is room for 32,000 tokens",
+        "- Messages of others: 3; tokens: 120",
+        "- Messages of others left out: 2, for want of room",
         "- File `a.pdf`: read",
         "- File `b.zip`: not read; I cannot read files of its kind",
         "- Time: 3.2 s",
@@ -175,7 +189,7 @@ def test_what_has_no_price_is_said_to_have_none_and_a_summary_is_told_of() -> No
         "- Model: `m`; calls: 1; tokens: 9 read, 2 written",
         "- Summed up afterwards by `n`; calls: 1; tokens: 7 read, 1 written",
         f"- {words.WHY_UNPRICED.format(tokens=19)}",
-        "- Of this conversation: 2 messages, 90 tokens",
+        "- Messages of this conversation: 2; tokens: 90",
         f"- {words.WHY_SUMMARY}",
     ]
 

@@ -100,7 +100,8 @@ async def test_what_the_new_run_has_stored_is_not_taken_out_again_by_whoever_tak
     assert (taken.kind, taken.attempt, taken.is_resumed) == ("regenerate", 2, True)
     assert await told(database) == ["one", "", '{"result": "new"}']
     await other.hand_back(taken)
-    assert (await claimed(other)).attempt == 2
+    taken = await claimed(other)
+    assert taken.attempt == 2
     assert await told(database) == ["one", "", '{"result": "new"}']
     await other.end(taken, "failed")
     await asked(inbox, taken, "retry")

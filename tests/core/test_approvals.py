@@ -134,7 +134,7 @@ async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     async with database.write() as connection:
-        await connection.execute(sa.update(turns_table).values(attempt=2))
+        await connection.execute(sa.update(turns_table).values(claims=2))
     with pytest.raises(TurnLostError):
         await approvals.answered(turn, "text", {}, [ask()])
     assert await count(database, table) == 0

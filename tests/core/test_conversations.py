@@ -15,6 +15,7 @@ from core.conversations import Conversations, Latest
 from core.feedback import Feedback
 from core.inbound import Inbound
 from core.inbox import Inbox
+from core.prices import Prices
 from core.pruning import DAY, Pruning
 from core.sessions.reopening import correction_of
 from core.sessions.service import SessionService
@@ -339,7 +340,7 @@ async def test_what_stands_where_a_reply_does_is_told_of_its_newest_turn(
 async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of_it(
     inbox: Inbox, turns: Turns, conversations: Conversations, service: SessionService, database: Faulty
 ) -> None:
-    assert await conversations.exported("place:1", "md") == ""
+    assert await conversations.exported("place:1", "md", Prices()) == ""
     opinions = Feedback(database)
     turn = await begun(inbox, turns)
     steps = [called("c", name="look", timestamp=61.0), answered("c", name="look"), replied("**No.**", timestamp=62.0)]
@@ -353,7 +354,7 @@ async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of
     await done(turns, again)
     for author in ("ada", "grace"):
         await opinions.give(again.id, author, "good")
-    assert await conversations.exported("place:1", "md") == (
+    assert await conversations.exported("place:1", "md", Prices()) == (
         "# Conversation `place:1`\n\n"
         "## Question, 1970-01-01 00:01:00 UTC\n\nAda: Is it?\n\n"
         "## bot, 1970-01-01 00:01:03 UTC\n\n*Used `look`:* `{}`\n\n"
@@ -361,7 +362,7 @@ async def test_a_conversation_is_read_with_who_when_what_and_what_was_thought_of
         "*Feedback: 2 good*\n"
     )
     await inbox.reset(inbound("reset"))
-    assert await conversations.exported("place:1", "md") == ""
+    assert await conversations.exported("place:1", "md", Prices()) == ""
 
 
 async def test_of_what_readers_think_the_newest_word_counts_and_goes_with_what_it_is_about(

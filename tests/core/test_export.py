@@ -10,19 +10,24 @@ from google.genai import types
 
 from core import exported
 from core.artifacts import Artifacts
-from core.export import pieces, runs
+from core.export import pieces
 from core.exported import safe_name
 from core.feedback import Feedback
 from core.inbox import Inbox
+from core.metering import ModelCall
+from core.prices import Prices, exact
 from core.sessions.record import columns, to_row
 from core.sessions.service import SessionService, StoredSession
 from core.sessions.spoken import Spoken
 from core.sessions.summaries import summary
+from core.spending import Spending
 from core.store.schema import messages, sessions
 from core.tokens import TokenCounter
+from core.transcript import runs
 from core.turns import Turns
 from tests.core.conftest import Faulty
 from tests.core.sessions.speech import answered, called, replied
+from tests.core.test_spending import CALL, COST, MODEL, PRICES, claimed
 from tests.inbounds import inbound
 
 SESSION = "place:1"
@@ -30,7 +35,7 @@ PICTURE = b"\x89PNG\r\n\x1a\n" + b"picture" * 300
 
 
 async def whole(database: Faulty, form: str, **more: int) -> str:
-    return "".join([piece async for piece in pieces(database, SESSION, form, **more)])  # type: ignore[arg-type]
+    return "".join([piece async for piece in pieces(database, SESSION, form, PRICES, **more)])  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -52,7 +57,8 @@ async def conversation(database: Faulty, inbox: Inbox, turns: Turns, service: Se
     await made.save_artifact(
         app_name="app", user_id="place", session_id=SESSION, filename="../../etc/cron.d/x.csv", artifact=saved
     )
-    await turns.answered(turn, "**A cat.**", {"input": 10, "output": 2, "thinking": 0, "cached": 0})
+    turn.meter.add(CALL)
+    await turns.answered(turn, "**A cat.**", turn.meter.to_json())
     await turns.end(turn, "done")
     await Feedback(database).give(turn.id, "U2", "good")
     row = columns(to_row(summary("Ada looks.\nAt a cat.", begin=1.0, end=2.0)), 5)
@@ -79,7 +85,7 @@ async def test_people_read_who_said_what_with_which_tools_files_and_costs_and_a_
         '*`look` gave:* `{"seen": 1}`',
         "**A cat.**",
         "*Feedback: 1 good*",
-        "*12 tokens*",
+        "*1,010 tokens, $0.0003*",
         "*Made the file:* `made-1-x.csv` (text/csv, 3 bytes)",
         "> Ada looks.\n> At a cat.",
     ):
@@ -105,7 +111,12 @@ async def test_programs_read_the_same_and_get_the_files(conversation: str, datab
     assert called_["calls"] == [{"id": "c", "tool": "look", "arguments": {"at": "`it`"}}]
     assert gave["results"] == [{"id": "c", "tool": "look", "result": {"seen": 1}}]
     assert answer["text"] == "**A cat.**"
-    assert (run["turn"]["id"], run["turn"]["usage"]["input"], run["feedback"][0]["author"]) == (conversation, 10, "U2")
+    assert (run["turn"]["id"], run["turn"]["usage"]["input"], run["feedback"][0]["author"]) == (
+        conversation,
+        CALL.input,
+        "U2",
+    )
+    assert run["turn"]["dollars"] == exact(COST)
 
     folder = tmp_path / "files"
     folder.mkdir()
@@ -120,6 +131,35 @@ async def test_programs_read_the_same_and_get_the_files(conversation: str, datab
     assert await exported.write(database, SESSION, made, folder) == 1
     assert (folder / run["files"][0]["name"]).read_bytes() == b"a,b"
     assert not (tmp_path / "elsewhere").exists()
+
+
+async def test_what_a_turn_has_cost_is_told_while_it_runs_and_as_it_is_when_it_is_counted(
+    database: Faulty, inbox: Inbox, turns: Turns, service: SessionService
+) -> None:
+    async def dollars() -> str:
+        told = json.loads(await whole(database, "json"))
+        return str(told["runs"][0]["turn"].get("dollars"))
+
+    turn = await claimed(inbox, turns, place="place")
+    session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
+    assert session is not None
+    asked = Event(author="user", invocation_id=turn.id, content=types.UserContent("look"))
+    answer = Event(author="bot", invocation_id=turn.id, content=types.ModelContent("A cat."))
+    await service.append_event(session, asked)
+    assert await dollars() == "None"
+    used = types.GenerateContentResponseUsageMetadata(prompt_token_count=CALL.input, candidates_token_count=CALL.output)
+    answer.usage_metadata, answer.model_version, answer.custom_metadata = used, MODEL, turn.meter.mark
+    await service.append_event(session, answer)
+    partly = PRICES.bill([ModelCall(MODEL, input=CALL.input, output=CALL.output)])[0]
+    assert await dollars() == exact(partly)
+    turn.meter.add(CALL)
+    await turns.answered(turn, "A cat.", turn.meter.to_json())
+    assert await dollars() == exact(COST)
+    await turns.end(turn, "done")
+    assert await dollars() == exact(COST)
+    await Spending(database, Prices()).count()
+    assert await dollars() == exact(COST)
+    assert "*1,010 tokens, $0.0003*" in await whole(database, "md")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +204,7 @@ async def test_a_conversation_of_any_length_is_told_in_pieces_and_holds_up_nobod
             longest = max(longest, time.thread_time() - began)
 
     beating = asyncio.create_task(beat())
-    async for piece in pieces(database, SESSION, "json"):
+    async for piece in pieces(database, SESSION, "json", PRICES):
         size, largest = size + len(piece), max(largest, len(piece))
     ended.set()
     await beating

@@ -6,9 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 import sqlalchemy as sa
 
+from core.errors import TurnLostError
+from core.inbox import Inbox
 from core.lease import Lease
 from core.store.schema import workers
-from tests.core.conftest import Faulty
+from core.turns import Turns
+from core.worker import Worker
+from tests.core.conftest import Faulty, never
+from tests.inbounds import inbound
 
 SECONDS = 0.4
 
@@ -67,6 +72,37 @@ async def test_when_nobody_could_lengthen_his_lease_nobody_is_taken_for_dead_at_
     assert await is_gone(shared, judge, other.worker)
     keeping.cancel()
     await asyncio.wait([keeping])
+
+
+async def test_who_was_held_up_himself_takes_nobody_for_dead_before_all_could_come_back(shared: Faulty) -> None:
+    judge, other = await taken(shared), await taken(shared)
+    await asyncio.sleep(SECONDS)  # the machine stands still
+    assert not await is_gone(shared, judge, other.worker)
+    keeping = [asyncio.create_task(lease.keep()) for lease in (judge, other)]
+    await asyncio.sleep(SECONDS / 2)
+    assert judge.holds
+    assert not judge.is_sure
+    assert not await is_gone(shared, judge, other.worker)
+    keeping[1].cancel()
+    await asyncio.sleep(2 * SECONDS)
+    assert await is_gone(shared, judge, other.worker)
+    keeping[0].cancel()
+    await asyncio.wait(keeping)
+
+
+async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_lease_again(shared: Faulty) -> None:
+    slow, other = [Turns(shared, await taken(shared, seconds=seconds)) for seconds in (SECONDS, 30)]
+    inbox = Inbox(shared, slow, Worker(slow, never), app="app")
+    await inbox.accept(inbound())
+    (turn,) = await slow.claim(1)
+    await slow.hold(turn)
+    await asyncio.sleep(SECONDS)
+    assert await other.claim(1)
+    async with shared.write() as connection:
+        await slow._lease._write(connection)
+    assert slow._lease.holds
+    with pytest.raises(TurnLostError):
+        await slow.hold(turn)
 
 
 async def test_on_sqlite_who_comes_next_is_the_only_one(database: Faulty) -> None:

@@ -130,9 +130,10 @@ async def test_an_account_has_what_all_rows_know_of_a_turn(inbox: Inbox, turns: 
 
     assert await ledger.matching(turn.id[:6], 5) == [turn.id]
     assert await ledger.matching("%", 5) == []
-    assert await ledger.newest(turn.session_id, author="grace") == turn.id
-    assert await ledger.newest(turn.session_id, author="eve") is None
-    assert await ledger.newest(turn.session_id, author=None) == turn.id
+    of = {"session_id": turn.session_id, "place": ""}
+    assert await ledger.newest(**of, author="grace") == turn.id
+    assert await ledger.newest(**of, author="eve") is None
+    assert await ledger.newest(**of, author=None) == turn.id
     assert await ledger.of_message(turn.session_id, "m2", "none") == turn.id
     assert await ledger.of_message("elsewhere", "m2", "none") is None
     assert await ledger.of_message("elsewhere", "m9", first.event_key) == turn.id

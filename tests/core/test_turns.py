@@ -193,6 +193,28 @@ async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried
     assert await column(database, turns_table.c.state) == ["running", "answered"]
 
 
+async def test_only_a_worker_that_does_not_come_back_uses_up_an_attempt(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    await turns.forgo(turn)
+    assert await column(database, turns_table.c.attempt) == [1], "it has not lost it"
+    for _ in range(4):
+        slow, its = turns, turn
+        turns = await successor(database, slow)
+        (turn,) = await turns.claim(1)
+        assert turn.attempt == 2
+        await slow.forgo(its)
+        with pytest.raises(TurnLostError):
+            await slow.shown(its, ["m1"])
+        await turns.shown(turn, ["m2"])
+    for attempt in (2, 3):
+        turns = await successor(database, turns)
+        (turn,) = await turns.claim(1)
+        assert turn.attempt == attempt
+
+
 async def test_a_turn_that_its_own_worker_lost_sight_of_is_taken_up_again(inbox: Inbox, turns: Turns) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from core import worker
 from core.inbox import Inbox
+from core.store.schema import turns as turns_table
 from core.turn import Turn
 from core.turns import ANEW, LOST, RESET, SHUTDOWN, STOP, Turns
 from core.worker import Worker
@@ -72,12 +74,12 @@ class Bench:
 
 @asynccontextmanager
 async def working(
-    tmp_path: Path, *, limit: int = 100, poll: float = 60, url: str | None = None
+    tmp_path: Path, *, limit: int = 100, poll: float = 60, url: str | None = None, seconds: float = 30
 ) -> AsyncIterator[Bench]:
     database = Faulty(url or f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
     if url is None:
         await tables.lay(database)
-    bench = Bench(database, await worker_on(database), tmp_path, limit=limit, poll=poll)
+    bench = Bench(database, await worker_on(database, seconds=seconds), tmp_path, limit=limit, poll=poll)
     run = asyncio.create_task(bench.worker.run())
     try:
         yield bench
@@ -283,19 +285,26 @@ async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path:
         assert bench.ended == ["just claimed"]
 
 
-async def test_what_another_worker_has_taken_is_ended_without_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_another_worker_has_taken_is_ended_without_a_word_and_counts_as_begun_once(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "WATCH", 0.01)
-    async with working(tmp_path) as bench:
+    is_shared = database_url.startswith("postgresql")
+    async with working(tmp_path, url=database_url if is_shared else None, seconds=0.3) as bench:
         bench.go_on = asyncio.Event()
         await bench.inbox.accept(inbound())
         await bench.until(lambda: bench.begun)
-        await bench.turns._lease.give_up()
+        if is_shared:  # nobody lengthens its lease: it stands still
+            await asyncio.sleep(0.3)
+        else:
+            await bench.turns._lease.give_up()
         other = await worker_on(bench.database)
         (taken,) = await other.claim(1)
-        await bench.until(lambda: bench.stops)
+        assert taken.attempt == 2
+        await bench.worker.stop(5)
         assert bench.stops == [(LOST,)]
+        async with bench.database.read() as connection:
+            assert (await connection.execute(sa.select(turns_table.c.attempt))).scalars().all() == [1]
         await other.end(taken, "failed")
 
 

@@ -126,6 +126,11 @@ async def test_people_from_outside_and_other_bots_are_nobody_until_they_are_name
         for user in ("eve", "ada"):
             question = await bot.ask(user, "general", "again")
             await bot.shows(question, partial(contains, f"heard: {user}: again"))
+    async with running(slack, tmp_path, echo, external=True) as bot:
+        question = await bot.ask("eve", "general", "and now")
+        await bot.shows(question, partial(contains, "heard: eve: and now"))
+        sessions = {row.session for row in await bot.turn_rows()}
+        assert {session.split(":")[1] for session in sessions} == {slack.team_id}, "it belongs to who has the bot"
 
 
 async def test_a_user_group_opens_the_door_and_what_cannot_be_looked_up_opens_nothing(

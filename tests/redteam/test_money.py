@@ -16,6 +16,7 @@ from core.spending import FIRST
 from core.store.schema import reservations, spending
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
+from tests.channels.benches import PLATFORMS, sandbox_of, shows, talking
 from tests.channels.slack.conftest import Bot, running
 from tests.channels.slack.test_commands import said
 
@@ -155,3 +156,16 @@ async def test_a_name_in_the_books_pings_nobody_and_is_no_markup(slack: SlackSan
             assert "everyone" in text
         for message in (shown, bot.thread(refusal)[-1]):
             assert not message.pings
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+async def test_what_comes_with_a_question_is_not_even_fetched_once_the_models_cap_is_reached(
+    platform: str, tmp_path: Path
+) -> None:
+    core = {"limits": Limits(model=CENT)}
+    async with sandbox_of(platform) as sandbox, talking(sandbox, tmp_path, lambda _: "Well.", core=core) as talk:
+        await talk.say("the first")
+        await talk.bot.settled(1)
+        await talk.say("look", files={"a.txt": b"a file"})
+        await shows(talk, lambda found: "used up" in found[-1])
+        assert (talk.fetched(), len(talk.bot.model.requests)) == (0, 1)

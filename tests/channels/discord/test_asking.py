@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.budget import Window
 from channels.discord import answers
 from channels.words import ENGLISH
 from core.agents import Agent, Agents
 from core.errors import StoreError
 from core.frames import END
 from core.inbox import Inbox
+from core.rates import Rate, Rates
 from sandbox.discord import DiscordSandbox, Message
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, running, until
@@ -39,7 +41,12 @@ async def test_help_status_and_stop_are_told_to_who_asks_alone(server: DiscordSa
     async with running(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         for name in ("status", "stop", "export"):
             await told(bot, await server.command("ada", "general", name), words.NOTHING_TO_RESET)
-        assert words.STOP_DOES in await said_of(bot, await server.command("ada", "general", "help"))
+        told_ = await said_of(bot, await server.command("ada", "general", "help"))
+        for one in server.commands:
+            assert (f"`/{one['name']}" if one["type"] == 1 else f"*{one['name']}*") in told_
+        server.set_locale("linus", "ko")
+        told_ = await said_of(bot, await server.command("linus", "general", "help"))
+        assert all(words.of("ko")(one) in told_ for one in (words.HELPS, words.ASK_DOES, words.ASK_ABOUT))
         question = await bot.ask("ada", "general", "one")
         await bot.says(question, "half")
         status = await said_of(bot, await server.command("grace", "general", "status"))
@@ -174,7 +181,7 @@ async def test_a_message_that_says_nothing_is_not_asked_about(server: DiscordSan
         await told(bot, await server.choose("ada", pinned, words.ASK_ABOUT), words.NOTHING_TO_READ)
 
 
-async def test_a_question_that_cannot_be_kept_is_told_to_who_asked(
+async def test_that_a_question_cannot_be_kept_is_told_to_who_asked_and_nothing_of_it_stands(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def failing(self: Inbox, inbound: Any) -> None:
@@ -182,9 +189,39 @@ async def test_a_question_that_cannot_be_kept_is_told_to_who_asked(
 
     async with running(server, tmp_path, echo) as bot:
         monkeypatch.setattr(Inbox, "accept", failing)
-        (shown,) = await server.command("ada", "general", "ask", question="why?")
-        await server.wait_for(lambda: shown.text == ENGLISH.sorry(StoreError.public))
+        seen = await server.command("ada", "general", "ask", question="why?")
+        await server.wait_for(lambda: len(seen) == 2)
+        assert seen[0].deleted
+        await told(bot, seen[1:], ENGLISH.sorry(StoreError.public))
         assert bot.calls(POST) == []
+
+
+async def test_who_asks_too_often_is_told_alone_and_nothing_of_it_stands_nor_a_thread_for_it(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = {"rates": Rates(person=Rate(1, 3600))}
+    async with running(server, tmp_path, echo, core=core, auto_thread=True) as bot:
+        (shown,) = await server.command("ada", "general", "ask", question="one")
+        await server.wait_for(lambda: shown.thread and len(bot.own(shown.thread)) == 2)
+        refusal = ENGLISH(words.TOO_OFTEN, minutes=60)
+        for _ in range(2):  # he is told however often he asks
+            await told(bot, await server.command("ada", "general", "ask", question="two"), refusal)
+        await told(
+            bot, await server.choose("ada", await server.say("ada", "general", "this"), words.ASK_ABOUT), refusal
+        )
+        await bot.ask("ada", "general", "three")
+        await server.wait_for(lambda: bot.own(server.open_dm("ada")))
+        assert len(server.threads("general")) == 1
+
+        async def unseen(self: Inbox, *_: Any, **__: Any) -> None:
+            """Others ask at the same time."""
+
+        monkeypatch.setattr(Inbox, "limited", unseen)
+        seen = await server.command("ada", "general", "ask", question="four")
+        await server.wait_for(lambda: len(seen) == 2)
+        await told(bot, seen[1:], refusal)
+        assert seen[0].deleted
+        assert [one.text for one in bot.own("general") if one.ephemeral_to is None] == ["> one"]
 
 
 # Where the bot has only the interaction
@@ -219,7 +256,7 @@ async def test_where_the_bot_cannot_write_the_answer_is_for_who_asked_alone(
 async def test_a_long_answer_goes_on_in_as_many_messages_as_may_follow_and_the_last_has_the_whole_as_a_file(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_messages: int, shown: int
 ) -> None:
-    monkeypatch.setattr(answers, "MESSAGES", answers.ANSWERS)  # it is not slow
+    monkeypatch.setattr(answers, "MESSAGES", Window(calls=50, seconds=1.0))  # it is not slow
     story = "\n\n".join(f"{number}: {'word ' * 300}".strip() for number in range(9))
     async with running(server, tmp_path, story, most_messages=most_messages) as bot:
         seen = await server.command("ada", server.open_group("us", "ada"), "ask", question="a story")

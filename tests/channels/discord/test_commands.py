@@ -91,7 +91,7 @@ async def test_what_could_not_be_acknowledged_or_confirmed_is_done_nevertheless(
         server.faults.fail(CALLBACK, status=400)
         (seen,) = await server.command("ada", "general", "/reset")
         assert seen.text == "The application did not respond"
-        await until(lambda: "a command cannot be answered: answer: 10015" in caplog.text)
+        await until(lambda: "who has asked for something cannot be told: answer: 10015" in caplog.text)
         assert "an interaction could not be acknowledged: HTTPException, raised at" in caplog.text
         await bot.says(await bot.ask("ada", "general", "two"), "heard: Ada Lovelace: two")
         assert len(bot.said_to_model()) == 1

@@ -88,7 +88,8 @@ async def test_feedback_is_kept_and_thanked_for(slack: SlackSandbox, tmp_path: P
             await slack.wait_for(lambda: bot.thread(question)[-1].ephemeral_to == thanked)  # noqa: B023 (it is waited for)
             assert bot.thread(question)[-1].text == words.NOTED
         await bot.ask("ada", "general", "export", thread_ts=question.ts)
-        await slack.wait_for(lambda: any(message.files for message in bot.thread(question)))
+        (file,) = await slack.wait_for(lambda: [file for message in bot.thread(question) for file in message.files])
+        assert b"*Feedback: 1 bad, 1 good*" in file.data
 
 
 async def test_an_edited_reply_has_a_stop_and_who_asked_may_press_it(slack: SlackSandbox, tmp_path: Path) -> None:

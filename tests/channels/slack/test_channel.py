@@ -35,7 +35,9 @@ async def test_a_mention_is_answered_in_its_thread_with_the_speakers_name_before
         await slack.wait_for(lambda: acknowledged(slack))
         (row,) = await bot.settled(1)
         assert (row.state, row.text) == ("done", "heard: ada: ask @grace & me")
-        assert row.chunks == [bot.thread(question)[1].ts]
+        reply = bot.thread(question)[1]
+        assert row.chunks == [reply.ts]
+        assert (reply.thread_ts, reply.edited, reply.unfurl_links, reply.unfurl_media) == (question.ts, *[False] * 3)
 
 
 async def test_a_direct_message_is_answered_without_a_name_before_it(slack: SlackSandbox, tmp_path: Path) -> None:

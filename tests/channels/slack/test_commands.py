@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.commands import COMMANDS as DOES
 from channels.slack.commands import COMMANDS, MOST
+from channels.slack.shortcuts import SHORTCUTS
 from core.conversations import Conversations
 from core.errors import StoreError
 from core.frames import END
@@ -15,6 +17,7 @@ from core.visitors import NOWHERE, Visitor
 from sandbox.models import Pause, Say
 from sandbox.slack import Message, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, Bot, running
+from tests.channels.wiring import MODELS
 
 
 def echo(asked: Any) -> str:
@@ -96,8 +99,36 @@ async def test_a_button_that_was_made_up_forgets_nothing(slack: SlackSandbox, tm
 async def test_help_tells_what_there_is_in_the_language_of_who_asks(slack: SlackSandbox, tmp_path: Path) -> None:
     slack.add_user("minsu", locale="ko-KR")
     async with running(slack, tmp_path, echo) as bot:
-        assert words.HELPS in (await said(bot, "ada", "general", "/help")).text
-        assert words.of("ko")(words.HELPS) in (await said(bot, "minsu", "general", "/help")).text
+        told, korean = (await said(bot, "ada", "general", "/help")).text, words.of("ko")
+        for one in (words.HELPS, *(f"`{written}" for written in COMMANDS), *SHORTCUTS.values(), "`model [NAME]`"):
+            assert one in told
+        assert korean(words.HELPS) in (told := (await said(bot, "minsu", "general", "/help")).text)
+        for one in ("`/model [이름]`", *map(korean, DOES.values()), *SHORTCUTS.values()):
+            assert one in told
+
+
+async def test_what_may_be_chosen_is_told_before_the_first_question(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        assert MODELS[1] in (await said(bot, "ada", "general", "/model")).text
+        assert "`parley`" in (await said(bot, "ada", "general", "/agent")).text
+        assert (await said(bot, "ada", "general", "/model", MODELS[1])).text == words.NOTHING_TO_RESET
+
+
+async def test_a_form_that_there_is_not_is_told_before_it_is_asked_of_what(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        for number in ("one", "two"):
+            await bot.ask("ada", "general", number)
+        await bot.settled(2)
+        assert (await said(bot, "ada", "general", "/export", "pdf")).text == words.NO_SUCH_FORM
+        assert (await said(bot, "ada", "general", "/export", "JSON")).text == words.WHICH_TO_EXPORT
+
+
+async def test_where_all_is_said_to_it_the_bot_keeps_not_quiet(slack: SlackSandbox, tmp_path: Path) -> None:
+    async with running(slack, tmp_path, echo) as bot:
+        question = await slack.say("ada", slack.open_dm("ada").id, "one")
+        await bot.shows(question, lambda texts: texts[1:] == ["heard: one"])
+        await slack.say("ada", question.channel.id, "mute", thread_ts=question.ts)
+        await bot.shows(question, lambda texts: texts[2:] == ["mute", words.NOT_MUTED])
 
 
 async def test_the_status_and_the_model_of_ones_latest_conversation(slack: SlackSandbox, tmp_path: Path) -> None:

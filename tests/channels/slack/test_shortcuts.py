@@ -3,10 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from channels import words
 from channels.slack.shortcuts import ASK, KEPT, RESET
 from core.errors import SurfaceError
 from core.frames import END
+from core.inbox import Inbox
+from core.rates import Rate, Rates
 from sandbox.slack import File, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, running
 
@@ -80,6 +84,35 @@ async def test_where_the_bot_may_not_write_who_asks_is_told_how_it_may(slack: Sl
         assert await bot.inbox_rows() == []
 
 
+async def test_who_asks_too_often_about_messages_is_told_alone_and_nothing_of_it_stands(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unseen(self: Inbox, *_: Any, **__: Any) -> None:
+        """Others ask at the same time."""
+
+    async with running(slack, tmp_path, echo, core={"rates": Rates(person=Rate(1, 3600))}) as bot:
+        await bot.ask("ada", "general", "one")
+        await bot.settled(1)
+        report = await slack.say("grace", "general", "the report")
+
+        async def ask() -> None:
+            assert await slack.shortcut("ada", report, ASK)
+            (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
+            assert await slack.submit(modal, question="why?")
+
+        def alone() -> list[str]:
+            return [message.text for message in slack.messages("general") if message.ephemeral_to]
+
+        refusal = words.ENGLISH(words.TOO_OFTEN, minutes=60)
+        await ask()
+        await slack.wait_for(lambda: alone() == [refusal])
+        assert len(bot.slack.messages("general", deleted=True)) == len(bot.slack.messages("general"))
+        monkeypatch.setattr(Inbox, "limited", unseen)
+        await ask()
+        await slack.wait_for(lambda: alone() == [refusal, refusal])
+        assert bot.texts(report) == ["the report"]
+
+
 async def test_who_uses_a_shortcut_too_late_for_slack_is_told(slack: SlackSandbox, tmp_path: Path) -> None:
     async with running(slack, tmp_path, echo):
         report = await slack.say("grace", "general", "the report")
@@ -98,7 +131,8 @@ async def test_start_over_here_forgets_the_thread_of_the_message(slack: SlackSan
         answer = bot.thread(question)[1]
         assert await slack.shortcut("grace", answer, RESET)
         await slack.wait_for(lambda: slack.messages("general")[-1].text == words.RESET_DONE)
-        assert slack.messages("general")[-1].ephemeral_to == slack.people["grace"].id
+        told = slack.messages("general")[-1]
+        assert (told.ephemeral_to, told.thread_ts) == (slack.people["grace"].id, question.ts)
         for thread, counted in ((question, 1), (other, 2)):
             await bot.ask("ada", "general", "again", thread_ts=thread.ts)
             await bot.shows(thread, lambda texts: "heard: ada: again" in texts)

@@ -19,7 +19,7 @@ from core.errors import (
     ProviderUnavailableError,
     UnknownModelError,
 )
-from core.models.attempts import LONGEST_WAIT, WAITS, attempts, takes_back
+from core.models.attempts import LONGEST_WAIT, WAITS, Telling, attempts, takes_back
 
 Script = Sequence[str | Exception | asyncio.Event]
 BUSY = ProviderLimitError("busy")
@@ -52,7 +52,7 @@ class Calls:
 
 async def heard(calls: Calls, waits: Sequence[float] = (0, 0)) -> list[str | None]:
     """What the responses say; one that takes back what was said is a None."""
-    async with aclosing(attempts(calls, waits)) as responses:
+    async with aclosing(attempts(calls, waits, Telling())) as responses:
         return [said(response) async for response in responses]
 
 
@@ -142,7 +142,7 @@ async def test_what_a_broken_attempt_said_is_taken_back_before_anything_else_is_
 
 
 async def test_what_was_said_stands_when_nothing_better_comes() -> None:
-    responses = attempts(Calls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0))
+    responses = attempts(Calls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0), Telling())
     assert said(await anext(responses)) == "Hel"
     with pytest.raises(ProviderLimitError):
         await anext(responses)
@@ -185,6 +185,6 @@ async def test_who_is_cancelled_in_an_attempt_ends_it_and_does_not_try_again() -
 
 async def test_who_leaves_early_ends_the_attempt() -> None:
     calls = Calls(["Hel", BUSY], ["Hello"], ["never asked for"])
-    async with aclosing(attempts(calls, (0, 0))) as responses:
+    async with aclosing(attempts(calls, (0, 0), Telling())) as responses:
         assert [said(await anext(responses)) for _ in range(2)] == ["Hel", None]
     assert (calls.begun, calls.closed) == (2, 2)

@@ -7,6 +7,7 @@ import pytest
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.apps import App
+from google.adk.tools.agent_tool import AgentTool
 
 from core.agent import make_app
 from core.config import DEFAULT_NAME, AgentConfig
@@ -16,6 +17,7 @@ from core.models.catalog import Endpoints
 from core.models.choice import Choice, ChoicePlugin
 from core.models.offers import Offered
 from core.models.provider import Done, Text, Thought
+from core.runtime import AgentRuntime
 from tests.conversation import Converse, ScriptedProvider, adapter
 
 KEYS = Endpoints(openai_api_key="secret-openai", anthropic_api_key="secret-claude")
@@ -42,6 +44,17 @@ async def test_a_run_asks_the_model_that_was_chosen_by_the_name_that_it_has_with
     assert [request.model for request in default.requests] == ["default", "default"]
     assert [request.model for request in other.requests] == ["other"]
     assert [message.text for message in other.requests[0].messages[1:]] == ["hi", "From the default.", "hi"]
+
+
+async def test_the_one_model_that_all_agents_of_an_app_ask_is_known_before_they_do(converse: Converse) -> None:
+    model = offering(ScriptedProvider(), other=ScriptedProvider())
+    fixed = model.model_copy(update={"is_fixed": True})
+    talk = await converse(app=make_app(AgentConfig(), model=model))
+    asked = [talk.runtime.asks(chosen) for chosen in (None, "b/other", "c/gone")]
+    assert asked == ["a/default", "b/other", "a/default"]
+    root = LlmAgent(name="root", model=model, tools=[AgentTool(LlmAgent(name="expert", model=fixed))])
+    team = AgentRuntime(App(name="team", root_agent=root), talk.sessions)
+    assert [team.asks(chosen) for chosen in (None, "b/other")] == ["a/default", ""]
 
 
 async def test_the_thoughts_of_one_provider_are_not_sent_to_another(converse: Converse) -> None:

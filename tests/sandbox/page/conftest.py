@@ -15,8 +15,8 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from bot import sandbox
 from bot.settings import load
+from sandbox.environment import inherited
 from sandbox.models import Asked, ScriptedOpenAI, Turn
-from tests.environment import inherited
 
 ROOT = Path(__file__).parents[3]
 
@@ -89,6 +89,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     chromium()
     folder = tmp_path_factory.mktemp("sandbox")
     (folder / "shop.py").write_text(TOOLS)
+    (folder / "prices.toml").write_text('"openai/scripted" = { input = 1000, output = 1000 }')
     stages: list[Stage] = []
 
     def answer(asked: Asked) -> Turn:
@@ -100,7 +101,8 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{folder}")
         async with ScriptedOpenAI(answer) as model:
             settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "TOOLS": "shop:refund"}
-            for name, value in {**settings, "DATA_DIR": str(folder), "LEASE_SECONDS": "3"}.items():
+            settings |= {"PRICES_FILE": str(folder / "prices.toml"), "DATA_DIR": str(folder), "LEASE_SECONDS": "3"}
+            for name, value in settings.items():
                 patch.setenv(name, value)
             async with sandboxed() as (address, _):
                 stages.append(Stage(address, folder, model, lambda asked: f"You said: {asked.text}"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.environment import inherited
+from sandbox.environment import inherited
 from tests.sandbox.page.conftest import ROOT, sandboxed
 
 AGENT = """

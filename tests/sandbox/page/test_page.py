@@ -69,6 +69,7 @@ async def test_a_newcomer_asks_on_both_and_sees_the_answer_and_what_was_behind_i
 
     turn = page.locator(".inspector .turn", has_text="How does it grow?")
     await expect(turn.locator("summary .pill").first).to_have_text("done")
+    await expect(turn.locator("summary").first).to_contain_text("$0.012")
     await turn.locator("summary").first.click()
     await turn.locator(".ask summary").click()
     await expect(turn.locator(".entry.system pre")).to_contain_text("helpful teammate")

@@ -47,6 +47,13 @@ async def test_channels_that_are_mentioned_have_their_names(desk: Desk, server: 
     assert (last(desk).plain, last(desk).text) == ("see #random", "see **#random**")
 
 
+async def test_what_is_passed_on_is_seen_where_it_goes(desk: Desk, server: DiscordSandbox) -> None:
+    said = await server.say("grace", "general", "the disk is **full**")
+    await server.forward("ada", said, "random")
+    await enter(desk, "/channel random")
+    assert here(desk) == ["ada: Forwarded: the disk is **full**"]
+
+
 async def test_direct_messages_are_one_conversation_and_have_no_threads(desk: Desk, discord_bot: DiscordBot) -> None:
     await enter(desk, "hello")
     heard = await discord_bot.next_message()

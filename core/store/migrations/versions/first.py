@@ -187,6 +187,7 @@ def upgrade() -> None:
         sa.Column("agent", sa.Text(), server_default="", nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("attempt", sa.Integer(), server_default="1", nullable=False),
+        sa.Column("claims", sa.Integer(), server_default="1", nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
         sa.Column("cancel", sa.Text(), nullable=True),
         sa.Column("text", sa.Text(), nullable=True),

@@ -1,4 +1,4 @@
-"""What a program that is tested has of the environment: nothing that is a setting of whoever runs the tests."""
+"""What a program that is tried has of the environment: nothing that is a setting of whoever tries it."""
 
 import os
 
@@ -22,6 +22,9 @@ FOREIGN = (
     "OTEL_",
     "PORT",
     "SECRET_KEY",
+    "LEASE_",
+    "STOP_",
+    "TURN",
 )
 
 

@@ -1,0 +1,46 @@
+"""Half an hour of many people, with a deploy every five minutes: `make bench-load`.
+
+BENCH_DATABASE ("sqlite", "postgres") narrows it. SESSIONS, MINUTES, EVERY (minutes between two deploys), PAUSE (minutes
+between an answer and the next question, as a mean), SPEED and SEED set it; KEEP names a folder for the bots' logs.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import get_args
+
+from benchmarks.load.report import faults, table
+from benchmarks.load.run import Kind, Load, load
+
+
+def wanted() -> Load:
+    usual = Load()
+    return Load(
+        sessions=int(os.environ.get("SESSIONS") or usual.sessions),
+        minutes=float(os.environ.get("MINUTES") or usual.minutes),
+        every=float(os.environ.get("EVERY") or usual.every),
+        pause=float(os.environ.get("PAUSE") or usual.pause),
+        seed=int(os.environ.get("SEED") or usual.seed),
+        speed=float(os.environ.get("SPEED") or usual.speed),
+    )
+
+
+def main() -> None:
+    keep, found = os.environ.get("KEEP"), list[str]()
+    for database in get_args(Kind):
+        if os.environ.get("BENCH_DATABASE", "") in database:
+            folder = Path(keep, database).absolute() if keep else None
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            result = asyncio.run(load(wanted(), database, folder))
+            print(f"**{database}**\n\n{table(result, wanted().speed)}\n")
+            found += [f"{database}: {fault}" for fault in faults(result)]
+    print(*found, sep="\n")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=os.environ.get("BENCH_LOG", "CRITICAL"))
+    main()

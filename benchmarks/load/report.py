@@ -1,0 +1,46 @@
+"""What came of a load, as tables in Markdown."""
+
+from collections.abc import Mapping, Sequence
+from math import isinf
+
+from benchmarks.load.run import Result
+from benchmarks.load.timing import Phase, Wait
+from benchmarks.replies.measure import percentile
+from benchmarks.soak import report as soak
+
+#: What a phase is called.
+PHASES: Mapping[Phase, str] = {
+    "before": "at other times",
+    "during": "during a deploy",
+    "after": "in the minute after",
+}
+
+
+def table(result: Result, speed: float) -> str:
+    """What the platforms show, and how long people waited, in the platform's seconds."""
+    longest = f"A deploy took {max(result.deploys, default=0):.1f} s at most, {speed:g} times as long in the table."
+    return f"{soak.table(result.outcome)} {longest}\n\n{_waits(result.waits, speed)}"
+
+
+def faults(result: Result) -> list[str]:
+    """All that must not be, in words."""
+    return [*soak.faults(result.outcome), *result.deaf]
+
+
+def _waits(waits: Sequence[Wait], speed: float) -> str:
+    lines = [
+        "| | messages | first word, median | p99 | whole answer, median | p99 |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for platform in sorted({wait.platform for wait in waits}):
+        for phase, words in PHASES.items():
+            some = [wait for wait in waits if (wait.platform, wait.phase) == (platform, phase)]
+            if some:
+                times = [wait.first for wait in some], [wait.whole for wait in some]
+                figures = [_seconds(percentile(each, share) * speed) for each in times for share in (0.5, 0.99)]
+                lines.append(f"| {platform}, {words} | {len(some):,} | {' | '.join(figures)} |")
+    return "\n".join(lines)
+
+
+def _seconds(figure: float) -> str:
+    return "never" if isinf(figure) else f"{figure:.1f} s"

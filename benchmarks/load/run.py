@@ -1,0 +1,233 @@
+"""A load: many people over half an hour, and a deploy every few minutes."""
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Literal
+
+from benchmarks.load.formation import Formation
+from benchmarks.load.questions import Speaker, kind, papers
+from benchmarks.load.timing import Wait, waits
+from benchmarks.soak.crew import stand_in
+from benchmarks.soak.outcome import Outcome, accepted, at_rest, settled
+from benchmarks.soak.people import BURSTS, Session, patiently
+from benchmarks.soak.places import Discord, Place, Platform, Slack, starts_over
+from core.store.database import Database
+from sandbox.discord import DiscordSandbox
+from sandbox.foreman import Foreman
+from sandbox.models import ScriptedOpenAI
+from sandbox.postgres import PostgresSandbox
+from sandbox.slack import SlackSandbox
+
+Kind = Literal["postgres", "sqlite"]
+
+ROOT = Path(__file__).parents[2]
+
+#: How many processes there are.
+WORKERS: dict[Kind, int] = {"postgres": 2, "sqlite": 1}
+
+#: Of the platform's seconds: from one message to the next of somebody who does not wait, and until an edit.
+PAUSES, EDITED_AFTER = (1.0, 4.0), (1.0, 6.0)
+
+#: Of ten sessions, how many are in channels (of Discord) or in threads of them (of Slack), and how many in direct
+#: messages; of Discord, the rest is in threads.
+IN_CHANNELS, DIRECT = 6, 2
+
+#: The part of the time before the first deploy in which all sessions begin.
+BEGINS_WITHIN = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much, in the platform's minutes.
+
+    Attributes:
+        sessions: half of them on Slack.
+        minutes: for how long people talk.
+        every: how many minutes are between two deploys.
+        pause: how many minutes somebody says nothing once he has his answer, as a mean.
+        speed: how many times faster than it the platforms' time passes.
+    """
+
+    sessions: int = 500
+    minutes: float = 30.0
+    every: float = 5.0
+    pause: float = 5.0
+    seed: int = 1
+    speed: float = 4.0
+
+    def seconds(self, minutes: float) -> float:
+        """Seconds here."""
+        return minutes * 60 / self.speed
+
+
+class Run:
+    """People who talk while `formation` is deployed anew."""
+
+    def __init__(self, load: Load, model: Speaker, formation: Formation) -> None:
+        self._load = load
+        self._model = model
+        self._formation = formation
+        self._dice = random.Random(load.seed)
+        self._asked_to_start_over: dict[int, int] = {}
+
+    async def talk(self, sessions: Sequence[Session]) -> None:
+        """Have all of it said, and all deploys made."""
+        until = monotonic() + self._load.seconds(self._load.minutes)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._deploy(until), name="deploys")
+            for session in sessions:
+                group.create_task(self._live(session, until), name=f"session {session.number}")
+
+    def deaf(self, sessions: Sequence[Session]) -> list[str]:
+        """Where the bot was told to start over, and did so less often, or more often."""
+        told = ((session, self._asked_to_start_over.get(session.number, 0)) for session in sessions)
+        return [
+            f"{session.platform} s{session.number}: started over {done} times in the place of {count}"
+            for session, count in told
+            if (done := starts_over(session.place)) != count
+        ]
+
+    async def _deploy(self, until: float) -> None:
+        every = self._load.seconds(self._load.every)
+        due = monotonic() + every
+        while due < until:
+            await asyncio.sleep(max(0.0, due - monotonic()))
+            await self._formation.deploy()
+            due += every
+
+    async def _live(self, session: Session, until: float) -> None:
+        """Say something now and then. All begin before the first deploy: the bot does not look into a place in which
+        it has never spoken.
+        """
+        await asyncio.sleep(self._dice.uniform(0, BEGINS_WITHIN * self._load.seconds(self._load.every)))
+        await self._burst(session, 1)
+        while True:
+            pause = self._dice.expovariate(1 / self._load.seconds(self._load.pause))
+            if monotonic() + pause > until:
+                return
+            await asyncio.sleep(pause)
+            await self._burst(session, self._dice.choice(BURSTS))
+
+    async def _burst(self, session: Session, messages: int) -> None:
+        """Say some messages, and wait until they are answered."""
+        names = []
+        for number in range(messages):
+            if number:
+                await self._sleep(PAUSES)
+            if kind(session.next) == "afresh" and session.said and session.has(session.said):
+                await self._start_over(session)
+            name, said = await session.say(papers(session.next))
+            names.append(name)
+            if kind(name) == "edited":
+                await self._sleep(EDITED_AFTER)
+                await session.place.edit(said, f"{name} please")
+        await session.wait(names)
+
+    async def _start_over(self, session: Session) -> None:
+        """Nothing else is said until the bot has done so."""
+        count = self._asked_to_start_over[session.number] = self._asked_to_start_over.get(session.number, 0) + 1
+        await session.place.say("reset")
+        if await patiently(lambda: starts_over(session.place) >= count):
+            self._model.starts_over(session.next)
+
+    async def _sleep(self, between: tuple[float, float]) -> None:
+        await asyncio.sleep(self._dice.uniform(*between) / self._load.speed)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of it.
+
+    Attributes:
+        outcome: as of a soak.
+        deaf: see `Run.deaf`.
+        deploys: how many seconds each took.
+    """
+
+    outcome: Outcome
+    deaf: list[str]
+    waits: list[Wait]
+    deploys: list[float]
+
+
+async def load(load: Load, database: Kind, folder: Path | None = None) -> Result:
+    """Run it.
+
+    Args:
+        folder: where the bots' log goes.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        return await _load(load, database, folder or Path(temporary))
+
+
+async def _load(load: Load, database: Kind, folder: Path) -> Result:
+    stand_in(folder, load.speed)
+    speaker = Speaker(speed=load.speed)
+    async with AsyncExitStack() as stack:
+        slack = Slack(await stack.enter_async_context(SlackSandbox(speed=load.speed)))
+        discord = Discord(await stack.enter_async_context(DiscordSandbox(speed=load.speed)))
+        model = await stack.enter_async_context(ScriptedOpenAI(speaker))
+        url = _url(database, folder, stack)
+        settings = {
+            **slack.settings,
+            **discord.settings,
+            "MODEL": "openai/scripted",
+            "OPENAI_BASE_URL": model.base_url,
+            "DATABASE_URL": url,
+            "DATABASE_CONNECTIONS": "5",
+            "ALLOW_EPHEMERAL_DATABASE": "1",
+            "STOP_SECONDS": f"{20 / load.speed:g}",
+            "DATA_DIR": str(ROOT / ".parley"),
+            "PYTHONPATH": str(ROOT),
+        }
+        foreman = Foreman(ROOT / "Procfile", folder, settings, path=folder)
+        formation = Formation(foreman, WORKERS[database], overlaps=database == "postgres")
+        stack.push_async_callback(formation.aclose)
+        await formation.start()
+        sessions = [await _session(number, slack, discord) for number in range(load.sessions)]
+        run = Run(load, speaker, formation)
+        began = monotonic()
+        await run.talk(sessions)
+        seen = Database(url.replace("postgresql:", "postgresql+asyncpg:").replace("sqlite:", "sqlite+aiosqlite:"))
+        stack.push_async_callback(seen.aclose)
+        left = await at_rest([seen], sessions)
+        seconds, known = monotonic() - began, await accepted(seen)
+        await formation.stop()
+        platforms: list[Platform] = [slack, discord]
+        deaths, made = formation.deaths, formation.made
+        outcome = settled(load.seed, seconds, sessions, platforms, speaker, known, deaths=deaths, left=left, made=made)
+    minute = load.seconds(1)
+    return Result(
+        outcome,
+        run.deaf(sessions),
+        [wait for session in sessions for wait in waits(session, formation.deploys, minute)],
+        [end - begin for begin, end in formation.deploys],
+    )
+
+
+async def _session(number: int, slack: Slack, discord: Discord) -> Session:
+    """Where a session is: threads, direct messages and, of Discord, channels."""
+    platform, which = (slack, discord)[number % 2], number // 2 % 10
+    place: Place
+    if which < DIRECT:
+        user = f"person-{number}"
+        platform.sandbox.add_user(user)
+        place = platform.direct(user)
+    elif platform is discord and which >= DIRECT + IN_CHANNELS:
+        place = await discord.thread(number)
+    else:
+        place = platform.place(number)
+    return Session(number, platform.name, place)
+
+
+def _url(database: Kind, folder: Path, stack: AsyncExitStack) -> str:
+    """The database, as a setting."""
+    if database == "sqlite":
+        return f"sqlite:///{folder / 'load.db'}"
+    return stack.enter_context(PostgresSandbox()).create("load")

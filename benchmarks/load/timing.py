@@ -1,0 +1,69 @@
+"""How long people wait, as the platforms show it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from benchmarks.soak.people import Session
+from benchmarks.soak.places import Told
+from benchmarks.soak.script import answered, begun
+from channels.words import RESET_DONE
+
+#: When a message was said: while a deploy was under way (or it was still to be answered when one began), within a
+#: minute after one, or at any other time.
+Phase = Literal["before", "during", "after"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Of one message.
+
+    Attributes:
+        first: seconds until the first word of its answer stood; infinite, if it never did.
+        whole: seconds until all of it did.
+    """
+
+    platform: str
+    phase: Phase
+    first: float
+    whole: float
+
+
+def waits(session: Session, deploys: Sequence[tuple[float, float]], minute: float) -> list[Wait]:
+    """Of each message of a session.
+
+    Args:
+        deploys: when each began and ended.
+        minute: seconds that one of the platform's has.
+    """
+    first, whole = dict[str, float](), dict[str, float]()
+    for at, text in _shown(session.place.told()):
+        for times, found in ((first, begun(text)), (whole, answered(text))):
+            for name in found:
+                times.setdefault(name, at)
+    return [
+        Wait(
+            session.platform,
+            _phase(said_at, whole.get(name, inf), deploys, minute),
+            first.get(name, inf) - said_at,
+            whole.get(name, inf) - said_at,
+        )
+        for name, said_at in session.said_at.items()
+    ]
+
+
+def _shown(told: Iterable[Told]) -> Iterable[tuple[float, str]]:
+    """All that stood at each moment at which something changed, oldest first."""
+    answers = [one for one in told if one.text != RESET_DONE]
+    changes = sorted((at, place, text) for place, one in enumerate(answers) for at, text in one.versions)
+    now = [""] * len(answers)
+    for at, place, text in changes:
+        now[place] = text
+        yield at, "".join(now)
+
+
+def _phase(said: float, whole: float, deploys: Sequence[tuple[float, float]], minute: float) -> Phase:
+    if any(said < end and whole > begin for begin, end in deploys):
+        return "during"
+    return "after" if any(end <= said < end + minute for _, end in deploys) else "before"

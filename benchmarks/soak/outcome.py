@@ -1,0 +1,106 @@
+"""What came of it, in the end: what the platforms show, and what is left in the databases."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from benchmarks.soak.people import Session
+from benchmarks.soak.places import Platform, shown, unfinished
+from benchmarks.soak.script import Model, Verdict, could_not_wait, disordered, judge, names
+from core.store.database import Database
+from core.store.schema import inbox, turns
+from core.waiting import is_under_way, is_waiting
+
+#: Seconds for which the bots may work on when all is said.
+REST = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it.
+
+    Attributes:
+        verdicts: of each session.
+        unheard: messages without an answer that no bot has accepted: nobody listened when they were said.
+        late: messages that were heard, as the platform knows, only when all newer ones that stand before them in the
+            verdicts' `disordered` had their answers.
+        histories: what was wrong with what the model got to read.
+        deaths: how often a bot ended by itself.
+        left: turns and messages that are still waiting in the databases.
+    """
+
+    seed: int
+    seconds: float
+    verdicts: Sequence[tuple[Session, Verdict]]
+    unheard: frozenset[str]
+    late: frozenset[str]
+    histories: Sequence[str]
+    deaths: int
+    left: int
+    made: Counter[str]
+
+
+async def at_rest(databases: Sequence[Database], sessions: Sequence[Session]) -> int:
+    """Wait until nothing is under way and all is answered, but no longer than `REST`; what still is under way."""
+    waiting = sa.select(sa.func.count()).select_from(inbox).where(is_waiting(inbox))
+    running = sa.select(sa.func.count()).select_from(turns).where(is_under_way(turns))
+    deadline = time.monotonic() + REST
+    while True:
+        left = 0
+        for database in databases:
+            async with database.read() as connection:
+                left += (await connection.execute(waiting)).scalar_one() + (
+                    await connection.execute(running)
+                ).scalar_one()
+        is_done = not left and all(session.has(session.said) for session in sessions)
+        if is_done or time.monotonic() > deadline:
+            return left
+        await asyncio.sleep(0.5)
+
+
+async def accepted(database: Database) -> set[str]:
+    """The messages that were."""
+    async with database.read() as connection:
+        rows = (await connection.execute(sa.select(inbox.c.inbound))).scalars()
+        return {name for row in rows if row is not None for name in names(str(row["text"]))}
+
+
+def settled(
+    seed: int,
+    seconds: float,
+    sessions: Sequence[Session],
+    platforms: Sequence[Platform],
+    model: Model,
+    known: Set[str],
+    *,
+    deaths: int,
+    left: int,
+    made: Counter[str],
+) -> Outcome:
+    """Judge all that is shown.
+
+    Args:
+        known: the messages that were accepted.
+    """
+    verdicts = [(one, judge(one.said, shown(one.place), unfinished(one.place))) for one in sessions]
+    lost = {id_ for _, verdict in verdicts for id_ in verdict.lost}
+    pairs = [pair for _, verdict in verdicts for pair in verdict.disordered]
+    heard_at = {name: at for platform in platforms for name, at in platform.heard_at().items()}
+    waited_for = {pair[0] for pair in pairs if not could_not_wait(pair, heard_at, model.answered_at)}
+    late = {older for older, _ in pairs} - waited_for
+    wrong = [order for order in model.orders if any(older not in late for older, _ in disordered(order))]
+    return Outcome(
+        seed,
+        seconds,
+        verdicts,
+        frozenset(lost - known),
+        frozenset(late),
+        [*model.faults, *(f"order: {order}" for order in wrong)],
+        deaths,
+        left,
+        made,
+    )

@@ -1,0 +1,87 @@
+"""What people have asked of the bot in Discord beside writing is done though the process is killed in the middle of it:
+Discord tells of it once.
+"""
+
+import asyncio
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from channels import words
+from sandbox.discord import DiscordSandbox, Message
+from sandbox.models import Asked, Call, Turn
+from tests.acceptance.conftest import Start
+
+CALLBACK = "POST /interactions/{interaction}/{token}/callback"
+ANSWER = "PATCH /webhooks/{application}/{token}/messages/{message}"
+
+#: Seconds after which Discord takes an acknowledgement, and within which it is seen that its cause was kept before.
+SLOW = 2.0
+
+PAYING = """
+from pathlib import Path
+from core.tools import Tool
+def paid(_arguments):
+    with Path("paid").open("a") as book:
+        book.write("paid\\n")
+    return "paid"
+pay = Tool("pay", "Pays.", paid, confirm=True)
+"""
+
+
+def clerk(asked: Asked) -> Turn:
+    if "pay" not in asked.text:
+        return f"{len(asked.text.split())} words."
+    return "It is paid." if any("paid" in text for role, text in asked.messages if role == "tool") else Call("pay")
+
+
+async def test_a_question_a_menu_and_a_decision_outlive_the_process_that_has_acknowledged_them_and_are_done_once(
+    start: Start, discord: DiscordSandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "paying.py").write_text(PAYING)
+    file = tmp_path / ".parley" / "parley.db"
+    bot = await start(TOOLS="paying:pay")
+    bot.answer = clerk
+    bank, square = discord.add_channel("bank"), discord.add_channel("square")
+    said = await discord.say("grace", square, "The sky is green.")
+
+    def own(place: str) -> list[Message]:
+        return [m for m in discord.messages(place) if m.author.id == discord.bot_id and m.ephemeral_to is None]
+
+    def ends(question: Message) -> list[str]:
+        return [m.text.rpartition(" ")[2] for m in own(question.channel.name) if m.reply_to is question]
+
+    await discord.say("ada", bank, f"<@{discord.bot_id}> pay")
+    (request,) = await discord.wait_for(lambda: [m for m in own("bank") if words.APPROVE in m.buttons])
+
+    discord.faults.delay(ANSWER, 60, times=2)
+    (asked,) = await discord.command("ada", "general", "ask", question="one two three")
+    (about,) = await discord.choose("ada", said, words.ASK_ABOUT)
+    discord.faults.delay(CALLBACK, SLOW)
+    pressing = asyncio.create_task(discord.press("ada", request, request.buttons[words.APPROVE]))
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        await kept(database, 3)
+        database.execute("BEGIN IMMEDIATE")  # nothing else is written until the process is gone
+        assert await pressing == []
+        assert (asked.loading, about.loading) == (True, True)
+        await bot.program.end(signal.SIGKILL)
+    await bot.disconnected()
+    assert not (tmp_path / "paid").exists()
+
+    await bot.start()
+    await discord.wait_for(lambda: [m.text for m in own("bank")][-1:] == ["It is paid."], timeout=20)
+    assert (tmp_path / "paid").read_text() == "paid\n"
+    await discord.wait_for(lambda: ends(asked) == ends(about) == ["words."], timeout=20)
+    assert asked.text == "> one two three"
+    assert about.text.startswith("> The sky is green.")
+    with closing(sqlite3.connect(file)) as database:
+        assert database.execute("SELECT count(*) FROM inbox WHERE kind = 'message'").fetchone() == (3,)
+        await kept(database, 0)
+
+
+async def kept(database: sqlite3.Connection, count: int) -> None:
+    """So many are kept that are not done."""
+    async with asyncio.timeout(10):
+        while database.execute("SELECT count(*) FROM errands").fetchone() != (count,):  # noqa: ASYNC110 (it is told nowhere)
+            await asyncio.sleep(0.01)

@@ -1,0 +1,118 @@
+import sys
+from collections import Counter
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from benchmarks.load import run
+from benchmarks.load.formation import Formation
+from benchmarks.load.questions import KINDS, Speaker, kind, paper, papers
+from benchmarks.load.report import faults, table
+from benchmarks.load.run import Load, Result, Run
+from benchmarks.load.timing import Wait, waits
+from benchmarks.soak.outcome import Outcome
+from benchmarks.soak.people import Session
+from benchmarks.soak.places import Told
+from benchmarks.soak.script import answer
+from channels.words import PLACEHOLDER, RESET_DONE
+from sandbox.foreman import Foreman
+from sandbox.models import Asked, Call, Pause, Say
+from sandbox.models import Result as ToolResult
+from tests.benchmarks.test_soak import Silent
+
+
+class Shown(Silent):
+    """A place where the bot has said this."""
+
+    def __init__(self, *told: Told) -> None:
+        self._told = list(told)
+
+    def told(self) -> list[Told]:
+        return self._told
+
+
+def grows(*versions: tuple[float, str]) -> Told:
+    return Told(versions, is_finished=True)
+
+
+def asked(*messages: tuple[str, str], results: tuple[ToolResult, ...] = ()) -> Asked:
+    text = next(text for role, text in reversed(messages) if role == "user")
+    return Asked("scripted", text, "", messages, (), results, {}, {}, streaming=True)
+
+
+def named(wanted: str, session: int = 1) -> str:
+    """A message of a session that is of that kind, and not its first."""
+    return next(name for number in range(1, 1000) if kind(name := f"s{session}-{number}") == wanted)
+
+
+def test_what_a_message_is_follows_from_its_name_and_all_kinds_come_up_as_often_as_they_are_to() -> None:
+    found = Counter(kind(f"s{session}-{number}") for session in range(50) for number in range(40))
+    assert found == Counter(kind(f"s{session}-{number}") for session in range(50) for number in range(40))
+    for one, part in KINDS.items():
+        assert found[one] / 2000 == pytest.approx(part / 100, abs=0.03)
+
+
+def test_the_model_uses_a_tool_first_where_one_is_needed_and_looks_for_the_file_that_came_along() -> None:
+    speaker = Speaker(speed=10.0)
+    name = named("tool")
+    first = speaker(asked(("user", f"Ada: {name}")))
+    assert isinstance(first, list)
+    assert [type(step) for step in first] == [Pause, Call]
+    round_ = (("user", f"Ada: {name}"), ("assistant", ""), ("tool", '{"time": "now"}'))
+    then = speaker(asked(*round_, results=(ToolResult("1", "current_time", {}),)))
+    assert isinstance(then, list)
+    assert isinstance(said := then[-1], Say)
+    assert said.text == answer([name])
+    assert speaker.faults == []
+    name = named("file")
+    assert papers(name) == {"notes.txt": paper(name)}
+    speaker(asked(("user", f"Ada: {name} {paper(name)}")))
+    assert speaker.faults == []
+    speaker(asked(("user", f"Ada: {name}")))
+    assert speaker.faults == [f"{name} came without its file"]
+
+
+def test_what_was_said_before_all_was_started_over_must_not_be_known_any_more() -> None:
+    speaker = Speaker()
+    history = [("user", "Ada: s1-0"), ("assistant", answer(["s1-0"])), ("user", f"Ada: {named('plain')}")]
+    speaker.starts_over("s2-9")
+    speaker(asked(*history))
+    assert speaker.faults == []
+    speaker.starts_over("s1-1")
+    speaker(asked(*history))
+    assert speaker.faults == ["s1-0 is known still, though all was started over before s1-1"]
+
+
+def test_people_wait_for_the_first_word_and_for_the_whole_and_a_deploy_counts_for_whom_it_made_wait() -> None:
+    text = answer(["s1-0"])
+    told = [grows((10.5, PLACEHOLDER), (11.0, text[:9]), (12.0, text)), grows((13.0, RESET_DONE))]
+    said = {"s1-0": 10.0, "s1-1": 15.0, "s1-2": 25.0}
+    session = Session(1, "slack", Shown(*told), list(said), said)
+    assert waits(session, [(20.0, 22.0)], minute=6.0) == [
+        Wait("slack", "before", 1.0, 2.0),
+        Wait("slack", "during", inf, inf),
+        Wait("slack", "after", inf, inf),
+    ]
+
+
+def test_the_table_is_in_the_platforms_seconds_and_names_what_must_not_be() -> None:
+    outcome = Outcome(1, 1.0, [], frozenset(), frozenset(), [], 0, 0, Counter(deploys=5))
+    result = Result(outcome, ["slack s1: started over"], [Wait("slack", "during", 0.5, inf)], [3.0])
+    assert "| slack, during a deploy | 1 | 2.0 s | 2.0 s | never | never |" in table(result, 4.0)
+    assert faults(result) == ["slack s1: started over"]
+    session = Session(3, "discord", Shown(grows((1.0, RESET_DONE))))
+    talk = Run(Load(), Speaker(), Formation(Foreman(run.ROOT / "Procfile", Path(), {}, path=Path()), 1, overlaps=True))
+    assert talk.deaf([session]) == ["discord s3: started over 1 times in the place of 0"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("database", ["postgres", "sqlite"])
+async def test_nothing_is_lost_doubled_or_cut_over_deploys(database: run.Kind, tmp_path: Path) -> None:
+    small = Load(sessions=12, minutes=1.4, every=0.5, pause=0.1)
+    result = await run.load(small, database, tmp_path)
+    assert faults(result) == [], (tmp_path / "dynos.log").read_text()[-4000:]
+    assert result.outcome.made["deploys"] == 2
+    assert result.outcome.made["releases broken off"] == 1
+    assert sys.executable in (tmp_path / "python").read_text()

@@ -1,0 +1,199 @@
+"""The files that others run the bot with name what there is: where nothing is to try them with, they are read."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+from typer.core import TyperGroup
+
+from bot.cli import cli
+from bot.probes import ALIVE
+from bot.settings import Settings
+from core import metrics
+from core.worker import CLOSING_SECONDS
+from sandbox.foreman import KILLED_AFTER
+
+ROOT = Path(__file__).parents[1]
+
+#: Heroku: what `app.json` may have, and the sizes of dynos of the common runtime.
+APP_KEYS = {
+    "name",
+    "description",
+    "keywords",
+    "website",
+    "repository",
+    "logo",
+    "success_url",
+    "scripts",
+    "env",
+    "formation",
+    "addons",
+    "buildpacks",
+    "environments",
+    "stack",
+    "image",
+}
+SIZES = {"eco", "basic", "standard-1x", "standard-2x", "performance-m", "performance-l"}
+
+#: Docker: what a line of a Dockerfile may begin with.
+INSTRUCTIONS = {
+    "ARG",
+    "CMD",
+    "COPY",
+    "ENTRYPOINT",
+    "ENV",
+    "EXPOSE",
+    "FROM",
+    "HEALTHCHECK",
+    "RUN",
+    "STOPSIGNAL",
+    "USER",
+    "VOLUME",
+    "WORKDIR",
+}
+
+
+def commands() -> set[str]:
+    command = typer.main.get_command(cli)
+    assert isinstance(command, TyperGroup)
+    return set(command.commands)
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The lines of the Dockerfile, each with its first word apart."""
+    text = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    return found
+
+
+def default(name: str) -> Any:
+    return Settings.model_fields[name].default
+
+
+def test_the_procfile_and_the_button_of_heroku_name_what_there_is() -> None:
+    procfile = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
+    assert procfile.keys() == {"release", "web", "worker"}
+    asked = {command.removeprefix("python -m bot ") for command in procfile.values()}
+    assert asked <= commands()
+    app = json.loads((ROOT / "app.json").read_text())
+    assert app.keys() <= APP_KEYS
+    assert re.fullmatch(r"[A-Za-z-_.]{3,30}", app["name"])
+    assert len(app["description"]) <= 140
+    assert app["formation"].keys() <= procfile.keys() - {"release"}
+    assert all(one["size"] in SIZES for one in app["formation"].values())
+    assert sum(one["quantity"] for one in app["formation"].values()) == 1
+    assert [addon.partition(":")[0] for addon in app["addons"]] == ["heroku-postgresql"]
+    assert app["buildpacks"] == [{"url": "heroku/python"}]
+    assert app["stack"].startswith("heroku-")
+    for name, variable in app["env"].items():
+        assert variable["description"], name
+        assert variable.keys() <= {"description", "value", "required", "generator"}, name
+    assert default("stop_seconds") + CLOSING_SECONDS < KILLED_AFTER
+    ran = (ROOT / "bin" / "post_compile").read_text()
+    assert set(re.findall(r"python -m bot (\w+)", ran)) <= commands()
+    assert (ROOT / "bin" / "post_compile").stat().st_mode & 0o111
+
+
+def test_the_dockerfile_builds_what_there_is_for_a_user_who_may_do_nothing_else() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    docker, lines = (ROOT / "Dockerfile").read_text(), instructions()
+    assert {word for word, _ in lines} <= INSTRUCTIONS
+    wanted = (ROOT / ".python-version").read_text().strip()
+    assert set(re.findall(r"^FROM python:(\S+)-slim", docker, re.M)) == {wanted}
+    for image in re.findall(r"^FROM (\S+)|--from=(\S+/\S+)", docker, re.M):
+        assert ":" in "".join(image), "an image has a version"
+        assert not "".join(image).endswith(":latest")
+    for packages in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
+        assert f"COPY {packages} {packages}" in docker
+        assert f"!{packages}" in (ROOT / ".dockerignore").read_text()
+    for name in re.findall(r"^COPY ((?:[\w.]+ )+)\S+$", docker, re.M):
+        assert all((ROOT / each).exists() for each in name.split()), name
+    assert docker.count("uv sync --locked --no-dev --no-group local") == 2
+    assert {"dev", "local"} == set(project["tool"]["uv"]["default-groups"])
+    assert "parley" in project["project"]["scripts"]
+    words = [word for word, _ in lines]
+    assert words.count("CMD") == words.count("HEALTHCHECK") == words.count("USER") == 1
+    assert ("USER", "parley") in lines
+    assert words.index("USER") > max(i for i, word in enumerate(words) if word in ("COPY", "RUN")), "root makes all"
+    assert words.index("USER") < words.index("CMD")
+    assert all(rest.startswith("/") for word, rest in lines if word == "WORKDIR")
+    assert not re.search(r"\b(sudo|curl|wget|ADD|apt-get)\b", docker)
+    assert not [line for line in lines if line[0] in ("ARG", "ENV") and re.search("TOKEN|SECRET|KEY|PASSWORD", line[1])]
+    (health,) = [rest for word, rest in lines if word == "HEALTHCHECK"]
+    (asks,) = json.loads(health.partition("CMD ")[2])[2:]
+    compile(asks, "HEALTHCHECK", "exec")
+    assert ALIVE in asks
+    assert ("CMD", '["parley", "run"]') in lines
+    assert f"EXPOSE {default('port')}" in docker
+
+
+def test_compose_has_a_database_that_is_brought_up_to_date_before_the_bot_starts() -> None:
+    services = compose()["services"]
+    assert services.keys() == {"parley", "migrate", "postgres"}
+    assert services["migrate"]["command"].split()[1] in commands()
+    for service in ("parley", "migrate"):
+        assert services[service]["environment"].keys() <= {name.upper() for name in Settings.model_fields}
+        assert services[service]["build"] == "."
+    assert services["parley"]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
+    assert services["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    assert services["postgres"]["healthcheck"]["test"][:2] == ["CMD", "pg_isready"]
+    assert not services["postgres"].get("ports"), "nobody outside has to reach it"
+    assert ":" in services["postgres"]["image"]
+    (volume,) = services["postgres"]["volumes"]
+    assert volume.partition(":")[0] in compose()["volumes"]
+    user = services["postgres"]["environment"]
+    for service in ("parley", "migrate"):
+        url = services[service]["environment"]["DATABASE_URL"]
+        assert url.startswith(f"postgresql://{user['POSTGRES_USER']}:{user['POSTGRES_PASSWORD']}@postgres/")
+        assert url.endswith(f"/{user['POSTGRES_DB']}")
+    port = default("port")
+    assert services["parley"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    ends = default("stop_seconds") + CLOSING_SECONDS
+    assert int(services["parley"]["stop_grace_period"].removesuffix("s")) > ends
+
+
+def test_the_unit_of_systemd_runs_what_there_is_and_waits_for_its_end() -> None:
+    unit = (ROOT / "deploy" / "parley.service").read_text()
+    asked = re.findall(r"^Exec\w+=/opt/parley/\.venv/bin/python -m bot (\w+)$", unit, re.M)
+    assert asked == ["migrate", "run"]
+    assert set(asked) <= commands()
+    ends = default("stop_seconds") + CLOSING_SECONDS
+    assert int(re.findall(r"TimeoutStopSec=(\d+)", unit)[0]) > ends
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    unit = (ROOT / "deploy" / "parley.service").read_text().replace("/opt/parley/.venv/bin/python", sys.executable)
+    (tmp_path / "parley.service").write_text(unit)
+    said = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / "parley.service")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+def test_the_rules_for_prometheus_ask_for_metrics_that_there_are() -> None:
+    instruments = [each for name, each in vars(metrics).items() if not name.startswith("_")]
+    counted = [each._name for each in instruments if hasattr(each, "_name")]  # OpenTelemetry has no public name for it
+    assert counted
+    told = {name.replace(".", "_") for name in counted}
+    asked = set(re.findall(r"parley_[a-z_]+", (ROOT / "deploy" / "rules.yaml").read_text()))
+    page = set(re.findall(r"`(parley_[a-z_]+)", (ROOT / "docs" / "howto" / "watch-it.md").read_text()))
+    plain = {re.sub(r"_(total|seconds|bucket|seconds_bucket)$", "", name) for name in asked | page}
+    assert plain == told

@@ -1,0 +1,159 @@
+"""Who follows the pages that set the bot up, word by word, gets where they lead."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+
+from bot import check as checking
+from bot import settings as configuration
+from bot.check import check
+from bot.cli import cli
+from bot.manifest import YOUR_ADDRESS
+from bot.settings import Settings
+from channels.slack.http import PATH
+from channels.slack.oauth import INSTALL_PATH, REDIRECT_PATH
+from core.errors import SettingsError
+from sandbox.discord import DiscordSandbox
+from sandbox.models import ScriptedGemini
+from sandbox.slack import SlackSandbox
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+HOWTO = ROOT / "docs" / "howto"
+
+_BLOCK = re.compile(r"^(?P<indent> *)```(?P<kind>sh|console)\n(?P<said>.*?)^(?P=indent)```", re.M | re.S)
+_SETTING = re.compile(r"^(?P<name>[A-Z][A-Z_]+)=", re.M)
+
+#: Of the environment as well, and read by others: where OpenTelemetry is to send what it is told.
+OTHERS = {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS"}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [*Settings.model_fields, "dyno"]:
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackSandbox]:
+    """One in which the app was made from the file that the page has one paste."""
+    async with SlackSandbox() as sandbox:
+        sandbox.install(json.loads((ROOT / "manifest.json").read_text()))
+        yield sandbox
+
+
+@pytest.fixture
+async def discord() -> AsyncIterator[DiscordSandbox]:
+    async with DiscordSandbox() as sandbox:
+        yield sandbox
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    found = _BLOCK.finditer((HOWTO / page).read_text())
+    return ["\n".join(line[len(b["indent"]) :] for line in b["said"].splitlines()) for b in found if b["kind"] == kind]
+
+
+def written(block: str, **values: str) -> None:
+    """Write a block into `.env`, with these values in the place of its dots."""
+    for name, value in values.items():
+        block, count = re.subn(rf"(?m)^{name}=.*$", f"{name}={value}", block)
+        assert count == 1, name
+    Path(".env").write_text(block + "\n")
+
+
+async def checked(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> list[str]:
+    """What `make check` says, which has fetched what tokens are counted with."""
+    monkeypatch.setattr(checking, "is_warm", lambda _: True)
+    for name, address in addresses.items():
+        monkeypatch.setenv(name, address)
+    async with ScriptedGemini(["ok"]) as model:
+        monkeypatch.setenv("GOOGLE_BASE_URL", model.base_url)
+        return [str(finding) async for finding in check()]
+
+
+def shown(page: str) -> list[list[str]]:
+    """What the page shows of `make check`."""
+    return [block.splitlines()[1:] for block in blocks(page, "console") if block.startswith("$ make check")]
+
+
+async def test_who_follows_the_page_of_slack_sees_what_it_shows(
+    slack: SlackSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (HOWTO / "set-up-slack.md").read_text()
+    tokens, by_http = blocks("set-up-slack.md", "sh")
+    values = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": slack.app_token, "GOOGLE_API_KEY": "key"}
+    written(tokens, **values)
+    (good,) = shown("set-up-slack.md")
+    assert await checked(monkeypatch, SLACK_API_URL=slack.api_url) == good
+
+    written(tokens, **values | {"SLACK_BOT_TOKEN": "xoxb-wrong"})
+    wrong = [line for line in await checked(monkeypatch) if line.startswith("FAIL")]
+    assert wrong
+    assert set(wrong) <= set("\n".join(blocks("set-up-slack.md", "console")).splitlines())
+
+    del values["SLACK_APP_TOKEN"]
+    written(by_http, **values, SLACK_SIGNING_SECRET=slack.signing_secret)
+    assert await checked(monkeypatch) == good
+    assert f"`{YOUR_ADDRESS}{PATH}`" in page
+
+
+async def test_who_follows_the_page_of_discord_sees_what_it_shows(
+    discord: DiscordSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, behaviour, servers = blocks("set-up-discord.md", "sh")
+    values = {"DISCORD_BOT_TOKEN": discord.bot_token, "GOOGLE_API_KEY": "key"}
+    written(token, **values)
+    lonely, good = shown("set-up-discord.md")
+    assert await checked(monkeypatch, DISCORD_API_URL=discord.api_url) == good
+    discord.expel()
+    alone = await checked(monkeypatch)
+    assert [line.replace(discord.bot_id, "...") for line in alone[: len(lonely)]] == lonely
+
+    first, _, rest = discord.bot_token.partition(".")
+    written(token, **values | {"DISCORD_BOT_TOKEN": f"{first}.{rest[::-1]}"})
+    wrong = [line for line in await checked(monkeypatch) if line.startswith("FAIL")]
+    assert wrong
+    assert set(wrong) <= set("\n".join(blocks("set-up-discord.md", "console")).splitlines())
+
+    for more in (behaviour, servers):
+        written(f"{token}\n{more}", **values)
+        assert configuration.load().discord is not None
+
+
+def test_who_follows_the_page_of_several_workspaces_has_settings_that_go_together() -> None:
+    page = (HOWTO / "several-workspaces.md").read_text()
+    (keys,) = blocks("several-workspaces.md", "sh")
+    written(f"{keys}\nSLACK_APP_TOKEN=xapp-1\nGOOGLE_API_KEY=key", SECRET_KEY="0" * 64)
+    assert configuration.load().vault_key == "0" * 64
+    assert {f"{YOUR_ADDRESS}{path}" for path in (INSTALL_PATH, REDIRECT_PATH)} <= set(
+        re.findall(r"`(https:\S+)`", page)
+    )
+    written(f"{keys}\nSLACK_APP_TOKEN=xapp-1\nSLACK_BOT_TOKEN=xoxb-1", SECRET_KEY="0" * 64)
+    with pytest.raises(SettingsError, match="unset one of them"):
+        configuration.load()
+
+
+def test_each_setting_that_a_page_has_one_write_is_one() -> None:
+    known = {name.upper() for name in Settings.model_fields} | OTHERS
+    for page in PAGES:
+        said = [block["said"] for block in _BLOCK.finditer(page.read_text()) if block["kind"] == "sh"]
+        named = {found["name"] for block in said for found in _SETTING.finditer(re.sub(r"(?m)^ +", "", block))}
+        assert named <= known, page.name
+
+
+def test_each_command_of_the_program_that_a_page_names_is_one() -> None:
+    group = typer.main.get_command(cli)
+    assert isinstance(group, TyperGroup)
+    for page in PAGES:
+        assert set(_commands(page.read_text())) <= group.commands.keys(), page.name
+
+
+def _commands(text: str) -> Iterator[str]:
+    for found in re.finditer(r"(?:`|^ *(?:\$ )?)(?:\.venv/bin/)?(?:parley|python -m bot) ([a-z]+)", text, re.M):
+        yield found[1]
