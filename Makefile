@@ -6,7 +6,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test lint format bench-deltas bench-load bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures init check warm clean
+.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures init check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -22,6 +22,23 @@ lint: .venv/ready
 format: .venv/ready
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
+
+# Some minutes: a short run of each benchmark. What the long ones are, and what came out of them: docs/benchmarks.md.
+bench:
+	@$(MAKE) --no-print-directory bench-replies BENCH_REPLIES=1 BENCH_CONTENDER=parley
+	@echo "That was 1 reply. Long form: make bench-replies, more than an hour."
+	@$(MAKE) --no-print-directory bench-turns BENCH_DATABASE=sqlite
+	@echo "That was SQLite. Long form: make bench-turns, some minutes."
+	@$(MAKE) --no-print-directory bench-sessions LENGTHS=100
+	@echo "That was a short history. Long form: make bench-sessions, some minutes."
+	@$(MAKE) --no-print-directory bench-deltas STREAMS=20
+	@echo "That was 20 streams. Long form: make bench-deltas, 200 of them."
+	@$(MAKE) --no-print-directory bench-planner SIZE=20000
+	@echo "That was a short text. Long form: make bench-planner, 100,000 characters."
+	@$(MAKE) --no-print-directory soak TURNS=60
+	@echo "That were 60 messages. Long form: make soak, 10,000 of them in an hour."
+	@$(MAKE) --no-print-directory chaos ARGS="--cases 2"
+	@echo "That were 2 deaths on each database. Long form: make chaos, an hour or more."
 
 bench-sessions: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.sessions $(LENGTHS)
@@ -42,7 +59,7 @@ bench-deltas: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.deltas $(STREAMS)
 
 bench-planner: .venv/ready
-	@.venv/bin/python -m benchmarks.planner
+	@.venv/bin/python -m benchmarks.planner $(SIZE)
 
 # BENCH_SPEED, BENCH_REPLIES, BENCH_CHANNELS, BENCH_PLATFORM ... narrow it: see docs/benchmarks.md.
 bench-replies: .venv/ready
@@ -54,6 +71,15 @@ chaos: .venv/ready
 # Brings the catalogue of the bot's own words in step with the code, and names what is not translated.
 words: .venv/ready
 	@.venv/bin/python -m tests.channels.catalogue
+
+# The site of the docs. A link, an anchor or a page that is nowhere ends it (with --quiet, nothing would).
+docs: .venv/docs
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+	@echo "the docs: file://$(CURDIR)/.parley/site/index.html"
+
+.venv/docs: .venv/ready
+	$(UV) sync --python python3 --locked --all-extras --group docs --quiet
+	@touch $@
 
 # The pictures and the exchanges of the pages, from real runs.
 docs-pictures: .venv/ready $(WARM)

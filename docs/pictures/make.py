@@ -1,5 +1,6 @@
-"""Makes the pictures of a reply, as it grows in Slack and as it stands in Discord, those of the sandbox's page, the
-exchanges of the page for those who use the bot, and the terminals of those on how it is set up: `make docs-pictures`.
+"""Makes the pictures of a reply, as it grows in Slack and as it stands in Discord, those of the sandbox's page, those
+that are drawn from the code, the exchanges of the page for those who use the bot, and the terminals of those on how it
+is set up: `make docs-pictures`.
 
 The sandbox, its terminal and the bot are the real ones; only what the model says is scripted, so that it can be held
 where a picture is to be taken.
@@ -17,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from textual.pilot import Pilot  # noqa: E402 - the path comes first
 
-from docs.pictures import exchanges, page, setup  # noqa: E402
+from docs.pictures import drawn, exchanges, page, setup  # noqa: E402
 from docs.pictures.stage import bot  # noqa: E402
 from sandbox.discord import DiscordSandbox  # noqa: E402
 from sandbox.models import Pause, Say, ScriptedOpenAI, Turn  # noqa: E402
@@ -85,6 +86,7 @@ async def main() -> None:
     for number, svg in enumerate(pictures, 1):
         (HERE / f"reply-{number}.svg").write_text(svg)
     (HERE / "reply.svg").write_text(moving(pictures))
+    drawn.main()
     await exchanges.main()
     await setup.main()
     await page.main()

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import FloatRect, Page, async_playwright, expect
 
 from bot import sandbox
 from bot.settings import load
@@ -21,6 +21,9 @@ HERE = Path(__file__).parent
 
 #: Milliseconds for anything that is to be seen.
 PATIENCE = 60_000
+
+#: Where a thread of Slack stands on the page.
+_ANSWER: FloatRect = {"x": 158, "y": 98, "width": 382, "height": 402}
 
 TOOLS = """
 from core.tools import Tool
@@ -63,12 +66,13 @@ Take the **hash map**, unless you need them in order."""
 
 
 async def main() -> None:
-    """Remake `page*.png`."""
-    go_on, told = asyncio.Event(), list[str]()
+    """Remake `page*.png` and `answer-*.png`."""
+    begin, half, go_on, told = asyncio.Event(), asyncio.Event(), asyncio.Event(), list[str]()
 
     def answer(asked: Asked) -> Turn:
         if "commit" in asked.text:
-            return [Say(UNDO)]
+            first, second = UNDO.split("- If the")
+            return [Pause(begin), Say(first), Pause(half), Say(f"- If the{second}")]
         if "store" in asked.text:
             return [Say(COMPARE[:120]), Pause(go_on), Say(COMPARE[120:])]
         if asked.results:
@@ -92,7 +96,10 @@ async def main() -> None:
         await page.wait_for_selector(".discord .state.on")
 
         await _say(page, "slack", "How do I undo my last commit, but keep the changes?")
-        await expect(page.locator("#slack .messages")).to_contain_text("git revert")
+        for number, (said, go) in enumerate([("…", begin), ("staged", half), ("git revert", asyncio.Event())], 1):
+            await expect(page.locator("#slack .messages")).to_contain_text(said)
+            await _take(page, f"answer-{number}", _ANSWER)
+            go.set()
         await page.locator("#discord .place", has_text="general").click()
         await _say(page, "discord", "@parley how should I store a million words?")
         await expect(page.locator("#discord .messages")).to_contain_text("Three ways")
@@ -139,10 +146,10 @@ async def _say(page: Page, on: str, text: str) -> None:
     await page.press(f"#{on}-line", "Enter")
 
 
-async def _take(page: Page, name: str) -> None:
+async def _take(page: Page, name: str, clip: FloatRect | None = None) -> None:
     await page.mouse.move(0, 0)
     await page.wait_for_timeout(400)  # what moves has come to rest
-    await page.screenshot(path=HERE / f"{name}.png", animations="disabled")
+    await page.screenshot(path=HERE / f"{name}.png", animations="disabled", clip=clip)
 
 
 @asynccontextmanager

@@ -11,24 +11,9 @@ from hypothesis import strategies as st
 from channels.budget import Budget, Window
 from channels.channel import Priority
 from channels.pacer import Pacer
+from tests.clock import FastLoop
 
 MINUTE = Window(calls=50, seconds=60)
-
-
-class FastLoop(asyncio.SelectorEventLoop):
-    """A loop whose clock jumps to whatever comes next, instead of waiting for it."""
-
-    now = 1_000.0
-
-    def time(self) -> float:
-        return self.now
-
-    def _run_once(self) -> None:
-        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # asyncio's own list
-        awaited = [timer.when() for timer in scheduled if not timer.cancelled()]
-        if not self._ready and awaited:  # type: ignore[attr-defined]
-            self.now = max(self.now, min(awaited))
-        super()._run_once()  # type: ignore[misc]
 
 
 def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:

@@ -1,0 +1,140 @@
+"""What the drawn pictures of the pages are made of. They are for a light page, and bring their own ground."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+INK, GREY, PALE, GROUND = "#222", "#666", "#d6dbe3", "white"
+BLUE, RED, GREEN = "#0b6bcb", "#c4320a", "#0f7b4f"
+
+#: Pixels that a character of a label takes, about, and a line.
+_CHARACTER, LINE = 6.6, 17
+
+_ARROW = (
+    '<marker id="arrow" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="7" markerHeight="7" '
+    f'orient="auto"><path d="M0 0L8 4L0 8z" fill="{GREY}"/></marker>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Something that arrows lead to and from.
+
+    Attributes:
+        x: where its middle is, in pixels; so `y`.
+        label: what it says; nothing for a dot, which is where all begins.
+        is_end: whether nothing comes behind it.
+    """
+
+    x: float
+    y: float
+    label: str = ""
+    is_end: bool = False
+
+    @property
+    def width(self) -> float:
+        return 12 if not self.label else 26 + _CHARACTER * 1.1 * max(map(len, self.label.split("\n")))
+
+    @property
+    def height(self) -> float:
+        return 12 if not self.label else 20 + LINE * len(self.label.split("\n"))
+
+    def border(self, x: float, y: float) -> tuple[float, float]:
+        """Where the way from its middle to a point leaves it."""
+        across, down = x - self.x, y - self.y
+        share = min(
+            (self.width / 2 + 2) / abs(across) if across else math.inf,
+            (self.height / 2 + 2) / abs(down) if down else math.inf,
+        )
+        return self.x + across * share, self.y + down * share
+
+    def drawn(self) -> list[str]:
+        if not self.label:
+            return [f'<circle cx="{self.x:g}" cy="{self.y:g}" r="6" fill="{INK}"/>']
+        lines = self.label.split("\n")
+        top = self.y - LINE * (len(lines) - 1) / 2 + 4.5
+        words = [text(self.x, top + LINE * row, line, anchor="middle", size=13) for row, line in enumerate(lines)]
+        left, above = self.x - self.width / 2, self.y - self.height / 2
+        boxes = [box(left, above, self.width, self.height, fill="#eef3fb", stroke=BLUE)]
+        if self.is_end:
+            boxes.append(box(left + 3, above + 3, self.width - 6, self.height - 6, fill="none", stroke=BLUE))
+        return [*boxes, *words]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """From one node to another, by their names.
+
+    Attributes:
+        bend: by how many pixels it leaves the straight way, to the left of who goes along.
+    """
+
+    source: str
+    target: str
+    label: str = ""
+    bend: float = 0
+
+    def drawn(self, nodes: Mapping[str, Node]) -> list[str]:
+        start, end = nodes[self.source], nodes[self.target]
+        across, down = end.x - start.x, end.y - start.y
+        length = math.hypot(across, down)
+        over = (start.x + end.x) / 2 + 2 * self.bend * down / length
+        along = (start.y + end.y) / 2 - 2 * self.bend * across / length
+        (x, y), (to_x, to_y) = start.border(over, along), end.border(over, along)
+        path = f"M{x:.1f} {y:.1f}Q{over:.1f} {along:.1f} {to_x:.1f} {to_y:.1f}"
+        middle, height = (x + 2 * over + to_x) / 4, (y + 2 * along + to_y) / 4
+        lines = self.label.split("\n")
+        words = [
+            part
+            for row, line in enumerate(lines)
+            for part in _on_ground(middle, height + 4 + LINE * (row - (len(lines) - 1) / 2), line)
+        ]
+        return [f'<path d="{path}" fill="none" stroke="{GREY}" marker-end="url(#arrow)"/>', *words]
+
+
+def _on_ground(x: float, y: float, words: str) -> list[str]:
+    """Words across an arrow."""
+    width = _CHARACTER * len(words)
+    ground = box(x - width / 2, y - 12, width, LINE, fill=GROUND)
+    return [ground, text(x, y, words, anchor="middle", colour=GREY)] if words else []
+
+
+def diagram(width: float, height: float, nodes: Mapping[str, Node], arrows: Iterable[Arrow]) -> str:
+    ways = [part for arrow in arrows for part in arrow.drawn(nodes)]
+    return svg(width, height, [*ways, *(part for node in nodes.values() for part in node.drawn())])
+
+
+def svg(width: float, height: float, parts: Sequence[str]) -> str:
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}"'
+    ground = f'<rect width="{width:g}" height="{height:g}" fill="{GROUND}"/>'
+    begin = f'{head} font-family="system-ui, sans-serif">'
+    return "\n".join([begin, f"<defs>{_ARROW}</defs>", ground, *parts, "</svg>", ""])
+
+
+def box(x: float, y: float, width: float, height: float, *, fill: str, stroke: str = "none") -> str:
+    where = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect {where} rx="5" fill="{fill}" stroke="{stroke}"/>'
+
+
+def line(
+    x: float, y: float, to_x: float, to_y: float, *, colour: str = PALE, width: float = 1, dashes: str = ""
+) -> str:
+    dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return f'<path d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}" stroke="{colour}" stroke-width="{width:g}"{dashed}/>'
+
+
+def text(
+    x: float,
+    y: float,
+    words: str,
+    *,
+    anchor: str = "start",
+    size: float = 12,
+    colour: str = INK,
+    weight: str = "normal",
+    font: str = "",
+) -> str:
+    style = f'text-anchor="{anchor}" font-size="{size:g}" font-weight="{weight}" fill="{colour}"'
+    family = f' font-family="{font}"' if font else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}{family} xml:space="preserve">{escape(words)}</text>'

@@ -1,0 +1,90 @@
+"""A backup is taken while the bot is at work, and the bot goes on from it: docs/howto/back-up-and-restore.md."""
+
+import asyncio
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from sandbox.models import Asked, Pause, Say, Turn
+from sandbox.postgres import PostgresSandbox
+from tests.acceptance.conftest import Start
+from tests.acceptance.platforms import Platform
+from tests.acceptance.test_life import talks
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'parley.db'}"
+    return str(request.getfixturevalue("postgres")).replace("+asyncpg", "")
+
+
+def back_up(url: str, copy: Path, server: PostgresSandbox) -> None:
+    """While the bot runs."""
+    if url.startswith("sqlite"):
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
+            database.execute(f"VACUUM INTO '{copy}'")
+    else:
+        command: list[str | Path] = [server.programs / "pg_dump", "--format=custom", f"--file={copy}", url]
+        subprocess.run(command, check=True)
+
+
+def restore(url: str, copy: Path, server: PostgresSandbox) -> str:
+    """Into a database of its own: its URL."""
+    if url.startswith("sqlite"):
+        return f"sqlite:///{copy}"
+    there = server.create(f"restored_{uuid4().hex}")
+    command: list[str | Path] = [
+        server.programs / "pg_restore",
+        "--no-owner",
+        "--exit-on-error",
+        f"--dbname={there}",
+        copy,
+    ]
+    subprocess.run(command, check=True)
+    return there
+
+
+async def test_a_backup_of_a_bot_at_work_is_whole_and_what_was_under_way_in_it_is_answered_in_the_same_reply(
+    url: str, start: Start, postgres_server: PostgresSandbox, tmp_path: Path
+) -> None:
+    go_on, copy = asyncio.Event(), tmp_path / "backup.db"
+    asked: list[str] = []
+
+    def answer(question: Asked) -> Turn:
+        word = question.text.split()[-1]
+        asked.append(word)
+        return [Say("Begun."), Pause(go_on), Say(" Ended.")] if word == "two" else f"Answer: {word}"
+
+    bot = await start(DATABASE_URL=url)
+    bot.answer = answer
+    here = talks(bot)
+
+    async def before(platform: Platform) -> None:
+        await bot.ask(platform, here[platform], "say one", "Answer: one")
+        await here[platform].say("say two")
+        await bot.reply(platform, here[platform], lambda text: text.startswith("Begun."))
+
+    async def after(platform: Platform) -> None:
+        await bot.reply(platform, here[platform], lambda text: text == "Begun. Ended.")
+        await bot.ask(platform, here[platform], "say three", "Answer: three")
+
+    async def restored(platform: Platform) -> None:
+        await bot.ask(platform, here[platform], "say four", "Answer: four")
+        said = [reply.text for reply in here[platform].replies()]
+        assert said == ["Answer: one", "Begun. Ended.", "Answer: three", "Answer: four"]
+
+    await bot.everywhere(before)
+    await asyncio.to_thread(back_up, url, copy, postgres_server)
+    go_on.set()
+    await bot.everywhere(after)
+    assert await bot.program.end(signal.SIGTERM) == 0
+    there = await asyncio.to_thread(restore, url, copy, postgres_server)
+    bot.program.settings = {**bot.program.settings, "DATABASE_URL": there, "CATCH_UP_HOURS": "0"}
+    await bot.start()
+    await bot.everywhere(restored)
+    assert sorted(asked) == sorted(2 * ["one", "two", "two", "three", "four"])
