@@ -42,9 +42,9 @@ class Formation:
         await self._start()
 
     async def deploy(self) -> None:
-        """Put new processes in the place of those that there are. The second time, `release` is broken off once."""
+        """Put new processes in the place of those that there are. The first time, `release` is broken off once."""
         old, self._dynos = self._dynos, []
-        if len(self.deploys) == 1:
+        if not self.deploys:
             await (await self.foreman.start("release")).kill()
             self.made["releases broken off"] += 1
         if self.overlaps:

@@ -80,9 +80,9 @@ class Run:
         """Have all of it said, and all deploys made."""
         until = monotonic() + self._load.seconds(self._load.minutes)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._deploy(until), name="deploys")
+            deploys = group.create_task(self._deploy(until), name="deploys")
             for session in sessions:
-                group.create_task(self._live(session, until), name=f"session {session.number}")
+                group.create_task(self._live(session, until, deploys), name=f"session {session.number}")
 
     def deaf(self, sessions: Sequence[Session]) -> list[str]:
         """Where the bot was told to start over, and did so less often, or more often."""
@@ -101,15 +101,15 @@ class Run:
             await self._formation.deploy()
             due += every
 
-    async def _live(self, session: Session, until: float) -> None:
-        """Say something now and then. All begin before the first deploy: the bot does not look into a place in which
-        it has never spoken.
+    async def _live(self, session: Session, until: float, deploys: asyncio.Task[None]) -> None:
+        """Say something now and then, until the time and the last deploy are over. All begin before the first deploy:
+        the bot does not look into a place in which it has never spoken.
         """
         await asyncio.sleep(self._dice.uniform(0, BEGINS_WITHIN * self._load.seconds(self._load.every)))
         await self._burst(session, 1)
         while True:
             pause = self._dice.expovariate(1 / self._load.seconds(self._load.pause))
-            if monotonic() + pause > until:
+            if monotonic() + pause > until and deploys.done():
                 return
             await asyncio.sleep(pause)
             await self._burst(session, self._dice.choice(BURSTS))

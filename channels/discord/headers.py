@@ -12,6 +12,9 @@ from typing import Any
 
 import aiohttp
 
+from channels.discord.login import LONG_WAIT
+from core import metrics
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -27,10 +30,16 @@ LAST_TAKEN: ContextVar[asyncio.Event] = ContextVar("LAST_TAKEN")
 
 
 def tracing(learn: Callable[[str, str, Told], None]) -> aiohttp.TraceConfig:
-    """Has aiohttp call `learn` with method, path and what was told, for each answer that tells it."""
+    """Has aiohttp call `learn` with method, path and what was told, for each answer that tells it.
+
+    Counts the calls that came too often and that discord.py makes again by itself, of which it tells nobody. What it
+    gives up is an error, and counted as one.
+    """
 
     async def ended(_session: aiohttp.ClientSession, _context: Any, end: aiohttp.TraceRequestEndParams) -> None:
         headers = end.response.headers
+        if end.response.status == 429 and "Via" in headers and float(headers.get("Retry-After", "0")) <= LONG_WAIT:
+            metrics.platform_calls.add(1, {"channel": "discord", "method": end.method, "outcome": "limited"})
         with suppress(KeyError, ValueError):
             told = Told(
                 int(headers["X-RateLimit-Limit"]),

@@ -49,7 +49,7 @@ from channels.slack.text import to_words
 from channels.slack.visits import Visits
 from channels.slack.workspaces import Workspaces
 from core.background import Background
-from core.errors import SettingsError
+from core.errors import SettingsError, StoreError, SurfaceError
 from core.inbound import Attachment, Inbound
 from core.places import Places
 from core.secrets import traced
@@ -61,8 +61,8 @@ log = logging.getLogger(__name__)
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT = 30.0
 
-#: Seconds that a mention waits for the other event of its message, which has the files.
-FILES_SECONDS = 1.0
+#: Seconds that a mention waits for the other event of its message, which has the files, and then for Slack's history.
+FILES_SECONDS, HISTORY_SECONDS = 1.0, 10.0
 
 #: Seconds that a stop waits for confirmations and receipts.
 SETTLE_TIMEOUT = 2.0
@@ -108,8 +108,9 @@ class SlackChannel:
             attaching_conversation_kwargs_enabled=False,
         )
         self._hear = partial(hear, direct=settings.direct, hears_bots=settings.answers_bots)
-        look = History(self._api, self._hear).look
-        self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=self.heard_at, holds=False)
+        self._history = History(self._api, self._hear)
+        look, heard_at = self._history.look, self.heard_at
+        self._gaps = Gaps(NAME, places, bounds, take=self._take, look=look, heard_at=heard_at, holds=False)
         self._seal = Seal(settings.bot_token or settings.client_secret)
         self._private = Private(self._api, self.surface)
         commands, take = self._intake.commands, self._gaps.hear
@@ -259,7 +260,7 @@ class SlackChannel:
             case "app_mention" | "message":
                 if call := self._hear(body):
                     if lacks_files(event):
-                        await asyncio.sleep(FILES_SECONDS)
+                        call = await self._with_files(body, call)
                     # what is not kept now is kept as soon as it can be: Slack, which delivers it again as well, may do
                     # so later, and does so three times at the most
                     await self._gaps.hear(call)
@@ -277,6 +278,23 @@ class SlackChannel:
                 await self._leave(body)
             case events.REVOKED if (event.get("tokens") or {}).get("bot"):
                 await self._leave(body)
+
+    async def _with_files(self, body: Mapping[str, Any], call: Call) -> Call:
+        """A mention with the files that came along. The other event of the message, which has them, is waited for. If
+        it stays out (it came by a socket that was just closed, say, and Slack brings it again later), Slack is asked.
+        """
+        await asyncio.sleep(FILES_SECONDS)
+        event = body["event"]
+        try:
+            if await self._desk.inbox.knows(call.inbound.event_key):
+                return call
+            async with asyncio.timeout(HISTORY_SECONDS):
+                channel, ts = str(event["channel"]), str(event["ts"])
+                said = await self._history.message(team_of(body), channel, str(event.get("thread_ts") or ts), ts)
+        except (SurfaceError, StoreError, TimeoutError) as error:
+            log.warning("the files of a message are not known: %s", traced(error))
+            return call
+        return self._hear({**body, "event": {**event, "files": (said or {}).get("files", ())}}) or call
 
     async def _leave(self, body: Mapping[str, Any]) -> None:
         """Serve a workspace no more. Where it is the one that there is, its token will show that it is good no more."""

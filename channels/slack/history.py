@@ -62,6 +62,17 @@ class History:
             calls = (self._hear({**about, "event": _event(channel, message)}) for message in messages)
             yield [call for call in calls if call is not None]
 
+    async def message(self, team: str, channel: str, root: str, ts: str) -> Answer | None:
+        """What was said at `ts`, in the thread that began at `root`.
+
+        Raises:
+            SurfaceError: Slack does not tell.
+        """
+        about = {"channel": channel, "ts": root, "oldest": ts, "latest": ts, "inclusive": True, "limit": 1}
+        budget = self._api.budget(("conversations.replies", team), TIER_3)
+        answer = await self._api.at(team).call("conversations.replies", about, budget, reads=True) or {}
+        return next((message for message in answer.get("messages", ()) if message["ts"] == ts), None)
+
     async def _self(self, team: str) -> Answer:
         """The user that the app is in a workspace, and the organisation that this is of."""
         budget = self._api.budget(("auth.test", team), PROOFS)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.late import Late
-from core.sessions.record import CallIds, role_of
+from core.sessions.record import role_of
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event
@@ -188,9 +188,24 @@ def answering(event: Event, told: Mapping[str, dict[str, Any]]) -> Event:
     )
 
 
+class _CallIds:
+    """Ids for calls that came without: `call_` and the tool's name, repeats counted."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[str] = Counter()
+
+    def take(self, id_: str | None, name: str | None) -> str:
+        wanted = id_ or f"call_{name or 'tool'}"
+        self._taken[wanted] += 1
+        count = self._taken[wanted]
+        if count == 1:
+            return wanted
+        return self.take(f"{wanted}_{count}", name)
+
+
 def _paired(events: Sequence[Event]) -> Iterator[Event]:
     """The events with one id a call, the same in its answers, and without answers that lack their call."""
-    ids = CallIds()
+    ids = _CallIds()
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)  # the ids given, by the id or name that came
     latest: dict[str, str] = {}
     for event in events:

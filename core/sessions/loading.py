@@ -16,7 +16,8 @@ from google.adk.events.event import Event
 from core.sessions import scopes
 from core.sessions.extent import Extent, extent
 from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, sendable, token_budget_truncate
-from core.sessions.record import Rebuilder, Row, parsed, references, restored
+from core.sessions.rebuilding import Rebuilder
+from core.sessions.record import Row, parsed, references, restored
 from core.sessions.summaries import shown
 from core.store.database import Database
 from core.store.schema import blobs, messages, sessions, state

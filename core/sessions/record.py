@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,15 +22,11 @@ else:
 
 logger = logging.getLogger(__name__)
 
-#: The author of what a model said when no root agent is named. ADK: an agent's name is an identifier.
-DEFAULT_AGENT = "lango_agent"
-
 #: Bytes larger than this are kept in `blobs`, once a session, instead of in each event that holds them.
 INLINE_BYTES = 1024
 
 #: What stands in the place of such bytes, before their SHA-256.
 REFERENCE = b"parley-blob:sha256:"
-_ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event"}
 
 #: Fields that say where and when an event was, not what it brings.
 _CIRCUMSTANCES = {
@@ -199,91 +194,6 @@ def parsed(event: str | None, id_: int) -> Event | None:
         return None
 
 
-class Rebuilder:
-    """Makes events of the columns of rows, in the order of the conversation.
-
-    A tool's answer of the older kind, which does not say what it answers, belongs to the preceding
-    assistant's calls by its position.
-    """
-
-    def __init__(self, agent: str = "") -> None:
-        self._agent = agent or DEFAULT_AGENT
-        self._unanswered: list[dict[str, str]] = []
-
-    def passed(self, row: Row) -> None:
-        """Take note of a row that needs no rebuilding."""
-        if row.role in ("assistant", "model"):
-            self._unanswered = list(row.tool_calls)
-        elif row.role in ("tool", "function"):
-            del self._unanswered[: max(1, len(row.tool_calls))]
-        elif row.role == "user":
-            self._unanswered = []
-
-    def rebuilt(self, row: Row) -> Event:
-        event = Event(
-            id=f"message-{row.id}",
-            timestamp=row.created_at,
-            invocation_id=row.invocation_id,
-            author=self._author(row),
-            content=self._words(row),
-        )
-        self.passed(row)
-        return event
-
-    def _author(self, row: Row) -> str:
-        if row.author not in _ROLES:
-            return row.author
-        return "user" if "user" in (row.author, row.role) else self._agent
-
-    def _words(self, row: Row) -> types.Content | None:
-        if row.role in ("tool", "function"):
-            return self._answers(row)
-        calls = [
-            types.Part(
-                function_call=types.FunctionCall(
-                    id=call.get("id"), name=call.get("name"), args=_object(call.get("input"), "input")
-                )
-            )
-            for call in row.tool_calls
-            if "output" not in call
-        ]
-        text = [types.Part(text=row.content)] if row.content else []
-        if not text and not calls:
-            return None
-        return types.Content(role="user" if row.role == "user" else "model", parts=text + calls)
-
-    def _answers(self, row: Row) -> types.Content | None:
-        answers = [call for call in row.tool_calls if "output" in call]
-        if not answers and self._unanswered:
-            answers = [{**self._unanswered[0], "output": row.content}]
-        if not answers:
-            return types.Content(role="user", parts=[types.Part(text=row.content)]) if row.content else None
-        parts = [
-            types.Part(
-                function_response=types.FunctionResponse(
-                    id=answer.get("id"), name=answer.get("name"), response=_object(answer["output"], "output")
-                )
-            )
-            for answer in answers
-        ]
-        return types.Content(role="function", parts=parts)
-
-
-class CallIds:
-    """Ids for calls that came without: `call_` and the tool's name, repeats counted."""
-
-    def __init__(self) -> None:
-        self._taken: Counter[str] = Counter()
-
-    def take(self, id_: str | None, name: str | None) -> str:
-        wanted = id_ or f"call_{name or 'tool'}"
-        self._taken[wanted] += 1
-        count = self._taken[wanted]
-        if count == 1:
-            return wanted
-        return self.take(f"{wanted}_{count}", name)
-
-
 def measured(event: Event) -> tuple[str, int]:
     """What an event costs when it is sent: its words, to be counted, and the tokens of all else."""
     words: list[str] = []
@@ -385,17 +295,6 @@ def _part_with_bytes(part: types.Part, changed: Callable[[bytes], bytes]) -> typ
 
 def _json(value: Any) -> str:
     return json.dumps(jsonable(value), ensure_ascii=False)
-
-
-def _object(text: str | None, key: str) -> dict[str, Any]:
-    """A JSON object; anything else becomes the one value of an object."""
-    if not text:
-        return {}
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {key: text}
-    return value if isinstance(value, dict) else {key: value}
 
 
 def _cleaned(value: Any) -> Any:

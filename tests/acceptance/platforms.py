@@ -64,6 +64,9 @@ class Platform(Protocol):
     name: str
 
     @property
+    def sandbox(self) -> Any: ...
+
+    @property
     def settings(self) -> dict[str, str]:
         """What the bot needs to come here."""
 

@@ -12,11 +12,14 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from sandbox.models import Pause, Say, ScriptedOpenAI
+from sandbox.models import Fail, Pause, Say, ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Program, Start, With
 from tests.acceptance.platforms import Platform, Slack, Talk
 from tests.acceptance.test_life import talks
+
+#: The call by which a reply appears.
+OPENS = {"slack": "chat.startStream", "discord": "POST /channels/{channel}/messages"}
 
 _PORT = re.compile(r"are at port (\d+)")
 
@@ -76,6 +79,8 @@ async def test_who_runs_it_sees_that_it_lives_what_it_has_done_and_that_it_stops
         assert (await asked(program, "/else"))[0] == 404
 
         bot.answer = lambda _asked: "The answer of forty-two."
+        for platform in bot.platforms:
+            platform.sandbox.faults.rate_limit(OPENS[platform.name], 1)
         await bot.everywhere(lambda platform: said(bot, platform, places[platform]))
         await ended(program, 2)
 
@@ -85,6 +90,7 @@ async def test_who_runs_it_sees_that_it_lives_what_it_has_done_and_that_it_stops
             for until in ("placeholder", "first_word", "final"):
                 assert f'parley_reply_delay_seconds_count{{channel="{channel}",until="{until}"}} 1.0' in told
             assert re.search(rf'parley_platform_calls_total{{channel="{channel}",method=".+",outcome="ok"}} \d', told)
+            assert re.search(rf'channel="{channel}",method=".+",outcome="limited"}} 1.0', told)
             assert f'parley_platform_budget_left{{channel="{channel}"}} ' in told
         assert 'parley_model_calls_total{model="openai/scripted",outcome="ok"} 2.0' in told
         assert 'parley_model_tokens_total{kind="input",model="openai/scripted"} ' in told
@@ -112,10 +118,17 @@ async def test_who_runs_it_sees_that_it_lives_what_it_has_done_and_that_it_stops
         assert "What is the question" not in everything
         assert not re.search(r"slack:|discord:", everything)
 
-        bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
         platform = bot.platforms[0]
+        bot.answer = lambda _asked: Fail(400, "no")
+        await places[platform].say("and that?")
+        failed = 'parley_turns_total{channel="slack",kind="message",state="failed"} 1.0'
+        await tells(program, failed, 'outcome="ProviderRequestError"} 1.0')
+
+        bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
         await places[platform].say("and this?")
         await bot.reply(platform, places[platform], lambda text: text.startswith("Beginning"))
+        await places[platform].say("and whatever else")
+        await tells(program, "parley_turns_running 1.0", "parley_messages_waiting 1.0")
         ending = asyncio.create_task(program.end())
         async with asyncio.timeout(10):
             while (answer := await asked(program, "/readyz"))[0] != 503:  # noqa: ASYNC110 - a probe is asked
@@ -136,6 +149,16 @@ async def ended(program: Program, count: int) -> None:
     async with asyncio.timeout(10):
         while (await asked(program, "/metrics"))[1].count('state="done"} 1.0') < count:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.02)
+
+
+async def tells(program: Program, *lines: str) -> None:
+    """Until Prometheus is told all of this."""
+    async with asyncio.timeout(20):
+        while True:
+            _, told = await asked(program, "/metrics")
+            if all(line in told for line in lines):
+                return
+            await asyncio.sleep(0.05)
 
 
 async def test_a_port_that_is_taken_stops_nobody_whom_no_platform_calls(program: With) -> None:

@@ -6,7 +6,6 @@ from google.adk.agents import LlmAgent
 from core.agent import make_app
 from core.config import DEFAULT_INSTRUCTION, DEFAULT_NAME, AgentConfig
 from core.errors import SettingsError
-from core.sessions.record import DEFAULT_AGENT
 from core.tools import adapt, current_time
 from tests.conversation import Converse, ScriptedProvider, adapter
 
@@ -43,7 +42,7 @@ def test_any_other_name_will_do(name: str) -> None:
 
 
 def test_the_name_by_default_is_the_one_that_old_messages_are_given() -> None:
-    assert AgentConfig().name == DEFAULT_NAME == DEFAULT_AGENT == "lango_agent"
+    assert AgentConfig().name == DEFAULT_NAME == "lango_agent"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core import metrics
 from core.inbox import Inbox
 from core.metering import Meter, ModelCall
-from core.prices import Prices
+from core.prices import DOLLAR, Prices
 from core.pruning import Pruning
 from core.spending import FIRST, Spending, Spent, forget_person, shared
 from core.states import Ended
@@ -56,8 +58,10 @@ def told(spent: list[Spent]) -> list[tuple[Any, ...]]:
 
 
 async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
-    inbox: Inbox, turns: Turns, database: Faulty, books: Spending
+    inbox: Inbox, turns: Turns, database: Faulty, books: Spending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    metered = Counter[str]()
+    monkeypatch.setattr(metrics.cost, "add", lambda dollars, by: metered.update({by["model"]: dollars * DOLLAR}))
     dear = ModelCall(OTHER, input=10_000, output=1)
     await spends(turns, await claimed(inbox, turns), CALL, dear)
     await spends(turns, await claimed(inbox, turns, "bob", place="slack:T:D"), CALL, ModelCall(UNKNOWN, 5, 6))
@@ -65,6 +69,7 @@ async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
     await asyncio.gather(*(other.count() for other in others))  # several processes look at once
     cost, today = PRICES.cost(dear) or 0, f"{time.strftime('%Y-%m-%d', time.gmtime())}"
     assert told(await books.spent(since=today)) == [("", "", 4, 12_007, 25, 26, 2 * COST + cost)]
+    assert metered == pytest.approx({MODEL: 2 * COST, OTHER: cost, UNKNOWN: 0})
     assert told(await books.spent("person", since=today)) == [
         ("slack:ada", "Ada", 2, 11_001, 10, 13, COST + cost),
         ("slack:bob", "Bob", 2, 1_006, 15, 13, COST),

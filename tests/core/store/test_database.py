@@ -6,6 +6,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from core import metrics
 from core.errors import SettingsError, StoreError
 from core.store.database import Database
 from core.store.schema import state
@@ -101,7 +102,11 @@ async def test_a_server_that_was_started_again_is_found_by_the_first_who_asks(
         ("max_page_count=1", "SQLITE_FULL): the disk that it is on is full, so make room there"),
     ],
 )
-async def test_what_sqlite_does_not_take_is_told_with_what_to_do(tmp_path: Path, pragma: str, said: str) -> None:
+async def test_what_sqlite_does_not_take_is_told_with_what_to_do_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pragma: str, said: str
+) -> None:
+    counted = list[dict[str, str]]()
+    monkeypatch.setattr(metrics.database_errors, "add", lambda _one, labels: counted.append(labels))
     url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
     async with with_tables(Database(url)) as database:
         await database.ping()
@@ -111,6 +116,7 @@ async def test_what_sqlite_does_not_take_is_told_with_what_to_do(tmp_path: Path,
         with pytest.raises(StoreError) as caught:
             await limited.run(SET, name="k", **{"as": "x" * 100_000})
         assert said in str(caught.value)
+    assert [labels["kind"] for labels in counted] == [said.partition(")")[0]] * 2
     assert await keys(limited) == []
     await limited.aclose()
 
