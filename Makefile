@@ -92,7 +92,7 @@ docs: .venv/docs
 docs-pictures: .venv/ready $(WARM)
 	@.venv/bin/python docs/pictures/make.py
 
-init: .venv/ready
+init: .venv/ready $(WARM)
 	@.venv/bin/python -m bot init
 
 check: .venv/ready $(WARM)
