@@ -1,7 +1,8 @@
 """What answers what is said: the agents, their models, and who shows what they say.
 
-To import it is to import ADK, which takes longer than all else at a start. So that is done in a thread, as is all here
-that takes long, one after another: meanwhile the event loop hears what is said.
+To import it is to import ADK, which takes longer than all else at a start. So that is done in a thread, as is all of our
+own that takes long, one after another: meanwhile the event loop hears what is said. An agent is imported where the loop
+runs, as under `adk web`: what it is made of may ask for the loop, or for the main thread.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
             from bot.feed import feeding  # noqa: PLC0415 - only the sandbox asks for it
 
             watching = await stack.enter_async_context(feeding(database, prices))
-        crew = await asyncio.to_thread(make_crew, settings, choice, Journal(database), watching)
+        crew = make_crew(settings, choice, Journal(database), watching)
         home = crew.agents.default
         desk.inbox.app = desk.conversations.app = home
         desk.conversations.models = crew.agents.known[home].models

@@ -10,7 +10,7 @@ from pathlib import Path
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from tests.acceptance.conftest import Program, With
+from tests.acceptance.conftest import Program
 from tests.acceptance.platforms import Discord, Platform, Slack, Talk
 
 #: Tells at the end of a process what it has imported: Python runs a module of this name at its start.
@@ -40,24 +40,36 @@ HEAVY = {
     "tiktoken",
 }
 
-#: An agent that is not there before there is a file beside it that says how it is.
-SLOW = """
-import time
+#: Holds up what imports ADK until there is a file that says how the agent is.
+HELD = """
+import sys, time
+from pathlib import Path
+
+class Hold:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        while name == "bot.answering" and not Path("is").exists():
+            time.sleep(0.01)
+
+sys.meta_path.insert(0, Hold)
+"""
+
+#: As under `adk web`, the loop runs when an agent is imported: some of what agents are made of ask for it.
+AGENT = """
+import asyncio
 from pathlib import Path
 
 from google.adk.agents import LlmAgent
 
-file = Path(__file__).with_name("is")
-while not file.exists():
-    time.sleep(0.01)
-assert file.read_text() == "good"
+asyncio.get_running_loop()
+assert Path("is").read_text() == "good"
 root_agent = LlmAgent(name="slow")
 """
 
 
-def telling(folder: Path, settings: Mapping[str, str]) -> Program:
-    """A process of its own, from its first import on."""
-    (folder / "sitecustomize.py").write_text(TELLTALE)
+def anew(folder: Path, settings: Mapping[str, str], first: str = TELLTALE) -> Program:
+    """A process of its own, from its first import on, which does something before."""
+    (folder / "sitecustomize.py").write_text(first)
     return Program(folder, {**settings, "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH') or os.getcwd()}"})
 
 
@@ -71,7 +83,7 @@ async def test_a_command_imports_what_it_needs(tmp_path: Path) -> None:
     async def ran(command: str, code: int, needs: set[str]) -> None:
         folder = tmp_path / command.replace(" ", "_")
         folder.mkdir()
-        assert (await telling(folder, tokens).finish(command, within=100))[0] == code
+        assert (await anew(folder, tokens).finish(command, within=100))[0] == code
         assert loaded(folder) - {"sqlalchemy"} == needs, command
 
     await asyncio.gather(
@@ -91,7 +103,7 @@ async def test_what_is_not_configured_is_not_imported(
     async def ran(platform: Platform, more: Mapping[str, str], also: set[str]) -> None:
         folder = tmp_path / platform.name
         folder.mkdir()
-        program = telling(folder, {**platform.settings, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url, **more})
+        program = anew(folder, {**platform.settings, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url, **more})
         await program.start()
         try:
             await platform.wait_for(lambda: platform.is_connected, timeout=100)
@@ -112,12 +124,13 @@ async def test_what_is_not_configured_is_not_imported(
 
 
 async def test_what_is_said_while_the_agent_is_loaded_is_kept_and_answered(
-    program: With, tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
+    tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
 ) -> None:
     platforms: list[Platform] = [Slack(slack), Discord(discord)]
     agent = tmp_path / "slow"
     agent.mkdir()
-    (agent / "agent.py").write_text(SLOW)
+    (agent / "agent.py").write_text(AGENT)
+    how = tmp_path / "is"
     talks = {platform: platform.talk() for platform in platforms}
 
     async def start(bot: Program, text: str) -> None:
@@ -131,16 +144,16 @@ async def test_what_is_said_while_the_agent_is_loaded_is_kept_and_answered(
     async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
         places = {name: value for platform in platforms for name, value in platform.settings.items()}
         model_of = {"MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url}
-        bot = program({**places, **model_of, "AGENT": "slow"})
+        bot = anew(tmp_path, {**places, **model_of, "AGENT": "slow"}, HELD)
         try:
             await start(bot, "first")
-            (agent / "is").write_text("bad")
+            how.write_text("bad")
             assert await bot.wait() == 2
-            assert bot.log.splitlines()[-1] == "AGENT=slow: agent.py, line 10, raises AssertionError"
-            (agent / "is").unlink()
+            assert bot.log.splitlines()[-1] == "AGENT=slow: agent.py, line 8, raises AssertionError"
+            how.unlink()
             await start(bot, "second")
             assert await bot.end(within=10) == 0
-            (agent / "is").write_text("good")
+            how.write_text("good")
             await bot.start()
             for platform in platforms:
                 await platform.wait_for(lambda: told(talks[platform]) == ["first", "second"], timeout=100)  # noqa: B023
