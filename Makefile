@@ -6,7 +6,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # What is compiled is kept, whatever the environment says: a process that is started compiles nothing anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-replies bench-sessions bench-turns soak chaos words docs-pictures init check warm clean
+.PHONY: run test lint format docs bench bench-deltas bench-load bench-planner bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean
 
 run: .venv/ready $(WARM)
 	@.venv/bin/python -m bot run
@@ -35,13 +35,19 @@ bench:
 	@echo "That was 20 streams. Long form: make bench-deltas, 200 of them."
 	@$(MAKE) --no-print-directory bench-planner SIZE=20000
 	@echo "That was a short text. Long form: make bench-planner, 100,000 characters."
+	@$(MAKE) --no-print-directory bench-load BENCH_DATABASE=sqlite SESSIONS=20 MINUTES=2 EVERY=1
+	@echo "That were 20 sessions for 2 minutes. Long form: make bench-load, 500 for half an hour, on both databases."
 	@$(MAKE) --no-print-directory soak TURNS=60
 	@echo "That were 60 messages. Long form: make soak, 10,000 of them in an hour."
-	@$(MAKE) --no-print-directory chaos ARGS="--cases 2"
-	@echo "That were 2 deaths on each database. Long form: make chaos, an hour or more."
+	@$(MAKE) --no-print-directory chaos ARGS="--cases 2 --database sqlite"
+	@echo "That were 2 deaths on SQLite. Long form: make chaos, an hour or more."
 
 bench-sessions: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.sessions $(LENGTHS)
+
+# BENCH_RUNS, BENCH_PLATFORM narrow it.
+bench-start: .venv/ready $(WARM)
+	@.venv/bin/python -m benchmarks.start
 
 # BENCH_DATABASE narrows it.
 bench-turns: .venv/ready $(WARM)
@@ -76,6 +82,7 @@ words: .venv/ready
 docs: .venv/docs
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 	@echo "the docs: file://$(CURDIR)/.parley/site/index.html"
+	@echo "with search: .venv/bin/python -m http.server --bind 127.0.0.1 --directory .parley/site"
 
 .venv/docs: .venv/ready
 	$(UV) sync --python python3 --locked --all-extras --group docs --quiet
@@ -85,7 +92,7 @@ docs: .venv/docs
 docs-pictures: .venv/ready $(WARM)
 	@.venv/bin/python docs/pictures/make.py
 
-init: .venv/ready
+init: .venv/ready $(WARM)
 	@.venv/bin/python -m bot init
 
 check: .venv/ready $(WARM)

@@ -1,6 +1,7 @@
 """What answers what is said: the agents, their models, and who shows what they say.
 
-To import it is to import ADK, which takes longer than all else at a start.
+To import it is to import ADK, which takes longer than all else at a start. So that is done in a thread, as is all here
+that takes long, one after another: meanwhile the event loop hears what is said.
 """
 
 import asyncio
@@ -46,8 +47,6 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
     """
     database, prices, turns, desk = hearing.database, hearing.prices, hearing.turns, hearing.desk
     async with AsyncExitStack() as stack:
-        warming = asyncio.create_task(asyncio.to_thread(_warm), name="warming")
-        stack.callback(warming.cancel)
         choice = await asyncio.to_thread(make_choice, settings)
         stack.push_async_callback(choice.aclose)
         check_prices(settings, prices, choice.asked)
@@ -56,7 +55,7 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
             from bot.feed import feeding  # noqa: PLC0415 - only the sandbox asks for it
 
             watching = await stack.enter_async_context(feeding(database, prices))
-        crew = make_crew(settings, choice, Journal(database), watching)
+        crew = await asyncio.to_thread(make_crew, settings, choice, Journal(database), watching)
         home = crew.agents.default
         desk.inbox.app = desk.conversations.app = home
         desk.conversations.models = crew.agents.known[home].models
@@ -100,7 +99,7 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
             async with caps.over(turn.meter):
                 await compaction.beside(turn, answerer.answer)
 
-        await warming
+        await asyncio.to_thread(_warm)
         await adopt(database, crew.agents)  # again: a message may have been kept under the old name in that very moment
         yield Answers(answer, answerer.reshow, answerer.reask)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -164,8 +164,6 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
             settings.follow,
         )
         routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
-        if not channels:
-            raise SettingsError(NO_TOKENS)
         await stack.enter_async_context(_beside(approvals.watch(reask), name="approvals"))
         shares = Shares(database, lease)
         await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
@@ -229,7 +227,7 @@ async def prepare(database: Database) -> None:
     await verify(database)
 
 
-async def _start(channels: Iterable[Channel], loading: Coroutine[Any, Any, None]) -> None:
+async def _start(channels: Collection[Channel], loading: Coroutine[Any, Any, None]) -> None:
     """Start all of them at once, and load what answers. If several cannot be, all that is wrong is told."""
     results = await asyncio.gather(loading, *map(_listen, channels), return_exceptions=True)
     errors = [result for result in results if result is not None]
@@ -238,6 +236,8 @@ async def _start(channels: Iterable[Channel], loading: Coroutine[Any, Any, None]
         raise SettingsError(*faults)
     for error in errors:
         raise error
+    if not channels:
+        raise SettingsError(NO_TOKENS)
 
 
 async def _share(shares: Shares, channels: Collection[Channel]) -> None:

@@ -39,14 +39,17 @@ async def check() -> AsyncGenerator[Finding, None]:
         yield Finding(Verdict.NOTE, f"{configuration.NO_TOKENS}: `run` starts the sandbox")
 
 
-async def shown() -> bool:
-    """Show each finding as soon as it is there; whether nothing fails."""
-    is_well = True
+async def shown(*, as_json: bool = False) -> bool:
+    """Show each finding as soon as it is there, or as JSON all of them in the end; whether nothing fails."""
+    found = list[Finding]()
     async with aclosing(check()) as findings:
         async for finding in findings:
-            tables.verdict(finding.verdict.value, finding.line)
-            is_well &= finding.verdict is not Verdict.FAIL
-    return is_well
+            found.append(finding)
+            if not as_json:
+                tables.verdict(finding.verdict.value, finding.line)
+    if as_json:
+        tables.dump([{"verdict": finding.verdict.value.lower(), "line": finding.line} for finding in found])
+    return all(finding.verdict is not Verdict.FAIL for finding in found)
 
 
 async def _slack(settings: Settings) -> list[Finding]:

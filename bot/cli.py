@@ -77,9 +77,11 @@ def run_sandbox(
 
 
 @cli.command(name="check")
-def check_settings() -> None:
+def check_settings(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+) -> None:
     """Try every setting for real and say what to do about what fails."""
-    raise typer.Exit(code=not asyncio.run(check.shown()))
+    raise typer.Exit(code=not asyncio.run(check.shown(as_json=as_json)))
 
 
 @cli.command()

@@ -75,12 +75,19 @@ class Asking:
         }
         await turn.meter.ask(runtime.asks(turn.model), lambda: 0)  # what is refused is neither read nor stored
         speakers = [self._speaker(message, one.speaker) for message, one in zip(turn.messages, heard, strict=True)]
+        speakers += await self._others(turn, channel)
         if any(message.attachments for message in turn.messages) and not await self._turns.is_asked(turn):
             takes = runtime.takes(turn.model)
             heard, files, uses = await self._attachments.read(channel, turn.messages, heard, takes)
             clerk.files(uses)
         spoken, clerk.others = await self._context.joined(turn, channel, heard)
         return Asked(spoken, files, together(speakers))
+
+    async def _others(self, turn: Turn, channel: Channel) -> list[Speaker]:
+        """Who else has asked for what a turn goes on with when that is decided: it has nobody's rights but theirs."""
+        here = {message.author for message in turn.messages}
+        others = {message.author: message for message in await self._turns.led_to(turn) if message.author not in here}
+        return [self._speaker(message, (await channel.read(message)).speaker) for message in others.values()]
 
     def _speaker(self, message: Inbound, name: str) -> Speaker:
         who = message.who

@@ -1,9 +1,11 @@
 """What is shown of a call that waits for a person's word: what it would do, who may decide, and what was decided."""
 
 import json
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
+
+import regex  # type: ignore[import-untyped]  # it comes without types
 
 from channels import words
 from channels.buttons import under_request
@@ -12,14 +14,21 @@ from channels.reply import Reply
 from channels.words import Words
 from core.approvals import ASKER, OTHERS, Approval, Approvals
 from core.inbound import storable
-from core.secrets import redact
+from core.secrets import masked, redact
 from core.visitors import EVERYONE
 
-#: The most that is shown of a call's arguments, and of why its tool asks, in characters.
-MOST, MOST_HINT = 1200, 300
+#: The most that is shown of a call's arguments, of why its tool asks, and of the tool's name, in characters.
+MOST, MOST_HINT, MOST_NAME = 1200, 300, 100
+
+#: How much is shown of each text in the arguments, where they are too long together.
+_CUTS = (300, 100, 30)
 
 #: What Markdown gives a meaning, in the names of people.
-_MARKS = re.compile(r"[\\`*_~|<>\[\]()#]")
+_MARKS = regex.compile(r"[\\`*_~|<>\[\]()#]")
+
+#: What is not seen where it stands, or has something else seen: marks that turn the text round, joints and fillers
+#: without a width, spaces that are not what they look like.
+_UNSEEN = regex.compile(r"[\p{C}\p{Zl}\p{Zp}\p{Zs}\u115f\u1160\u3164\uffa0--[ \n\u3000]]", regex.VERSION1)
 
 
 async def show_request(channel: Channel, approvals: Approvals, approval: Approval, *, is_void: bool = False) -> None:
@@ -43,11 +52,12 @@ def request_text(approval: Approval, say: Words, *, is_void: bool = False) -> st
     Args:
         is_void: whether there is nothing to decide any more, though nobody has.
     """
-    given = redact(storable(json.dumps(approval.arguments, ensure_ascii=False, indent=2)))
-    shown, more = given[:MOST], len(given) - MOST
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    given = _written(approval.arguments)
+    shown = _fitting(approval.arguments)
+    more = len(given) - len(shown)
+    fence = "`" * max(3, 1 + max(map(len, regex.findall("`+", shown)), default=0))
     parts = [
-        say(words.MAY_I, tool=storable(approval.tool).replace("`", "")),
+        say(words.MAY_I, tool=" ".join(_UNSEEN.sub(" ", storable(approval.tool)).replace("`", "").split())[:MOST_NAME]),
         plain(redact(storable(approval.hint)))[:MOST_HINT],
         f"{fence}json\n{shown}\n{fence}",
         say(words.NOT_SHOWN, count=f"{more:,}") if more > 0 else "",
@@ -60,8 +70,37 @@ def request_buttons(approval: Approval, say: Words, *, is_void: bool = False) ->
     """What can be pressed under it, as long as it is to be decided. What is not shown whole is not allowed for good."""
     if is_void or approval.verdict is not None:
         return ()
-    is_whole = len(json.dumps(approval.arguments, ensure_ascii=False, indent=2)) <= MOST
+    is_whole = len(_written(approval.arguments)) <= MOST
     return under_request(approval.id, say, may_always=approval.may_always and is_whole)
+
+
+def _written(arguments: Mapping[str, Any]) -> str:
+    """Arguments as they are: what cannot be seen is written out."""
+    text = redact(storable(json.dumps(masked(dict(arguments)), ensure_ascii=False, indent=2)))
+    seen: str = _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return seen
+
+
+def _fitting(arguments: Mapping[str, Any]) -> str:
+    """As much of them as there is room for. Where that is not all, no text hides the others: each is cut."""
+    shown = _written(arguments)
+    for most in _CUTS:
+        if len(shown) <= MOST:
+            break
+        shown = _written(_cut(masked(dict(arguments)), most))
+    return shown[:MOST]
+
+
+def _cut(value: Any, most: int) -> Any:
+    match value:
+        case str() if len(value) > most:
+            return f"{value[:most]}…"
+        case dict():
+            return {name: _cut(item, most) for name, item in value.items()}
+        case list():
+            return [_cut(item, most) for item in value]
+        case _:
+            return value
 
 
 def _state(approval: Approval, say: Words) -> str:
@@ -87,4 +126,5 @@ def moment(at: float) -> str:
 
 def plain(text: str) -> str:
     """A name or a sentence on one line, as it is read."""
-    return _MARKS.sub("", " ".join(text.split()))
+    seen: str = _MARKS.sub("", " ".join(_UNSEEN.sub(" ", text).split()))
+    return seen

@@ -101,10 +101,15 @@ class GuardPlugin(BasePlugin):
         if tool_context.actions.requested_tool_confirmations and not isinstance(tool_context.session, StoredSession):
             tool_context.actions.requested_tool_confirmations.clear()
             return _cannot_ask(tool)
+        if tool_context.actions.requested_auth_configs:
+            tool_context.actions.requested_auth_configs.clear()
+            given = _cannot_sign_in(tool)
+        else:
+            given = result
         if isinstance(tool, ToolAdapter):
             rule_on(tool_context, tool.approvers, always=tool.always)
         call = self._call(tool, tool_args, tool_context)
-        said = told(result if call is None else await kept(result, tool.name, tool_context))
+        said = told(given if call is None else await kept(given, tool.name, tool_context))
         if self._journal is not None and call is not None:
             await self._journal.end(call, said, tool_context.actions)
         return None if said == result else said
@@ -174,6 +179,14 @@ def _cannot_ask(tool: BaseTool) -> dict[str, Any]:
     }
 
 
+def _cannot_sign_in(tool: BaseTool) -> dict[str, Any]:
+    """For a tool that wants somebody to sign in elsewhere: a conversation in which all may read has no way there."""
+    return {
+        "error": f"{tool.name} was not called: somebody would have to sign in for it, and cannot do so here. Say that "
+        "it was not done, and why."
+    }
+
+
 async def _asks_first(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:
     """Whether ADK will not make the call, but have a person asked."""
     if tool_context.tool_confirmation is not None:
@@ -188,9 +201,8 @@ def _is_decided(entry: Entry, tool_context: ToolContext) -> bool:
     """Whether the call ended in a question to a person, and ADK makes it again for it was answered: the question is
     in the history then.
     """
-    asked = entry.actions.requested_tool_confirmations or entry.actions.requested_auth_configs
     id_ = tool_context.function_call_id
-    return bool(asked) and any(
+    return bool(entry.actions.requested_tool_confirmations) and any(
         answer.id == id_ for event in tool_context.session.events for answer in event.get_function_responses()
     )
 

@@ -4,6 +4,7 @@ A step is one model call of one agent; its partial texts are provisional, and it
 is the texts of the steps, joined by a blank line.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -18,6 +19,10 @@ from core.errors import ContentBlockedError, ProviderError
 from core.events import StreamEvent
 from core.models.adapter import NO_CONTENT
 from core.models.attempts import takes_back
+from core.models.code import fenced, written
+
+#: ADK: the name of the call by which a workflow, or a model, asks the user for something.
+_INPUT = "adk_request_input"
 
 
 class Steps:
@@ -96,10 +101,10 @@ class Steps:
     def _tools_in(self, event: Event) -> Iterator[StreamEvent]:
         """The tools that begin with it, and that end. What asks a person is none."""
         for call in event.get_function_calls():
-            if call.name != QUESTION:
+            if call.name not in (QUESTION, _INPUT):
                 yield self.begun(call.name or "", call.id or "", call.args or {})
         for response in event.get_function_responses():
-            if response.name != QUESTION:
+            if response.name not in (QUESTION, _INPUT):
                 yield from _tool_end(response)
 
     def _step(self, event: Event) -> int:
@@ -135,9 +140,26 @@ def open_calls(events: Sequence[Event]) -> set[str | None]:
 
 
 def _visible_text(event: Event) -> str:
-    if event.content is None or event.content.role == "user" or event.author == "user":
+    if event.content is None or event.author == "user":
         return ""
-    return "".join(part.text for part in event.content.parts or [] if part.text and not part.thought)
+    actions = event.actions
+    if actions.skip_summarization and not (actions.requested_tool_confirmations or actions.requested_auth_configs):
+        return "\n\n".join(filter(None, map(_answered, event.get_function_responses())))
+    if event.content.role == "user":
+        return ""
+    asked = [str((call.args or {}).get("message") or "") for call in event.get_function_calls() if call.name == _INPUT]
+    parts = [part for part in event.content.parts or [] if not part.thought]
+    text = "".join([*map(written, parts), *asked])
+    return text.strip("\n") if any(part.executable_code or part.code_execution_result for part in parts) else text
+
+
+def _answered(response: types.FunctionResponse) -> str:
+    """What a tool gave back whose result is the answer; nothing if it is an error, or asks a person first."""
+    result = response.response or {}
+    if not result or "error" in result:
+        return ""
+    said = result.get("result") if set(result) == {"result"} else result
+    return said if isinstance(said, str) else fenced(json.dumps(said, ensure_ascii=False, indent=2), "json").strip()
 
 
 def _tool_end(response: types.FunctionResponse) -> Iterator[StreamEvent]:

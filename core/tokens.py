@@ -1,5 +1,7 @@
 """Counting tokens, without the network."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import hashlib
@@ -13,11 +15,17 @@ import sys
 import tempfile
 import urllib.request
 from pathlib import Path
-
-import tiktoken
+from typing import TYPE_CHECKING
 
 from core.disk import put
 from core.errors import StoreError
+from core.late import Late
+
+if TYPE_CHECKING:
+    import tiktoken
+    from tiktoken_ext import openai_public  # type: ignore[import-untyped] # a part of tiktoken, without types
+else:
+    tiktoken, openai_public = Late("tiktoken"), Late("tiktoken_ext.openai_public")
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +53,9 @@ class TokenCounter:
         self._encoding: tiktoken.Encoding | None = None
         if is_warm(folder):
             os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
-            self._encoding = tiktoken.get_encoding("o200k_base")
+            parts = openai_public.o200k_base()
+            self._encoding = tiktoken.Encoding(**parts)
+            parts["mergeable_ranks"].clear()  # it has its own copy in Rust, and this one takes 30 MB
         else:
             logger.warning("no sound token vocabulary in %s: tokens are estimated; `parley warm` brings it", folder)
 

@@ -42,7 +42,7 @@ from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, turns
 from core.store.statement import Statement
 from core.turn import Turn
-from core.waiting import batches, begin_again, is_under_way, parent_of, said_to, waiting_run
+from core.waiting import batches, begin_again, is_under_way, led_to, parent_of, said_to, waiting_run
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +130,17 @@ class Turns:
         async def work() -> bool:
             async with self._database.read() as connection:
                 return bool((await connection.execute(asked)).scalar())
+
+        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+
+    async def led_to(self, turn: Turn) -> list[Inbound]:
+        """The messages of people that a run was begun for, where a turn goes on with one: its own tells but of one."""
+        if turn.run is None:
+            return []
+
+        async def work() -> list[Inbound]:
+            async with self._database.read() as connection:
+                return await led_to(connection, turn.id)
 
         return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
 

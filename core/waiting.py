@@ -160,6 +160,17 @@ async def parent_of(connection: AsyncConnection, asking: sa.Row[Any]) -> sa.Row[
     return (await connection.execute(sa.select(turns).where(turns.c.id == asking.parent))).one_or_none()
 
 
+async def led_to(connection: AsyncConnection, turn_id: str) -> list[Inbound]:
+    """The messages that led to a turn: those that it answers, and those of the turns that it goes on with."""
+    found, of = list[Inbound](), sa.select(turns)
+    turn = (await connection.execute(of.where(turns.c.id == turn_id))).one_or_none()
+    while turn is not None:
+        rows = await answered_by(connection, turn.origin)
+        found += [message for row in rows if (message := readable(row.inbound))]
+        turn = (await connection.execute(of.where(turns.c.id == turn.parent))).one_or_none()
+    return found
+
+
 async def waiting_run(connection: AsyncConnection, asking: sa.Row[Any]) -> str | None:
     """The run that waits for what a turn has asked people for."""
     query = sa.select(approvals.c.run).where(approvals.c.turn == asking.id).limit(1)

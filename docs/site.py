@@ -19,8 +19,10 @@ _OUTSIDE = re.compile(r"\]\(\.\./\.\./(?P<path>[^)#]+)\)")
 #: A block of code that is in no item of a list.
 _CODE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
-#: What belongs to an item of a numbered list is set in by three blanks; Python's Markdown wants four.
+#: What belongs to an item of a numbered list is set in by three blanks. Python's Markdown wants four, and an empty line
+#: before the next item, if there was one within this one.
 _IN_ITEM = re.compile(r"^ {3}(?=\S)", re.M)
+_NEXT_ITEM = re.compile(r"^( {4}.+\n)(?=\d+\. )", re.M)
 
 #: The place of what docstrings say.
 _DOCSTRINGS = re.compile(r"^<!-- (?P<place>::: .+?) -->$", re.M | re.S)
@@ -39,8 +41,13 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     del config, files
     up = "../" * (len(PurePosixPath(page.file.src_uri).parts) - 1)
     linked = _OUTSIDE.sub(lambda found: f"]({up}{_along(found['path'])})", markdown)
-    set_in = [part if part.startswith("```") else _IN_ITEM.sub("    ", part) for part in _CODE.split(linked)]
-    return _DOCSTRINGS.sub(r"\g<place>", "".join(set_in))
+    told = "".join(part if part.startswith("```") else _with_items(part) for part in _CODE.split(linked))
+    return _DOCSTRINGS.sub(r"\g<place>", told)
+
+
+def _with_items(text: str) -> str:
+    """The numbered lists as Python's Markdown reads them."""
+    return _NEXT_ITEM.sub(r"\1\n", _IN_ITEM.sub("    ", text))
 
 
 def _along(path: str) -> str:

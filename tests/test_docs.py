@@ -19,6 +19,7 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
+from bot import trials
 from bot.cli import cli
 from bot.manifest import Platform, manifest
 from bot.operator import AskedFor
@@ -167,6 +168,7 @@ def test_the_page_of_commands_has_each_field_of_what_is_printed_for_machines() -
         ("retry", ""): AskedFor,
         ("cancel", ""): AskedFor,
         ("forget", ""): Survey,
+        ("check", ""): trials.Finding,
     }
     less = {("why", ""): {"cost"}}  # which is told in dollars
     more = {("why", ""): {"dollars"}, ("status", "workers"): {"is_alive"}, ("status", ""): {"findings", "is_well"}}

@@ -44,6 +44,8 @@ LATE = (
     "slack_bolt.listener_matcher.async_builtins",
     "sqlalchemy.dialects.postgresql.asyncpg",
     "sqlalchemy.dialects.sqlite.aiosqlite",
+    "tiktoken",
+    "tiktoken_ext.openai_public",
     "truststore",
 )
 

@@ -22,7 +22,7 @@ from benchmarks.replies.load import Load, Speech
 from benchmarks.replies.stage import DiscordStage, Question
 
 NAME = "nanobot-ai 0.3.5"
-_PACKAGES = ("nanobot-ai==0.3.5", "discord.py==2.7.1")
+PACKAGES = ("nanobot-ai==0.3.5", "discord.py==2.7.1")
 
 #: Seconds that it has to start, its installation at the first time included.
 _START = 300.0
@@ -31,7 +31,7 @@ _START = 300.0
 _QUIET = 20.0
 
 #: discord.py has no setting for where Discord is.
-_PROGRAM = """
+PROGRAM = """
 import os, runpy, sys
 import discord, yarl
 discord.http.Route.BASE = sys.argv[1]
@@ -107,10 +107,10 @@ async def on_discord(stage: DiscordStage) -> AsyncIterator[Answering]:
     model, sandbox = Model(), stage.sandbox
     await model.start()
     with TemporaryDirectory() as home:
-        config = Path(home) / "config.json"
-        config.write_text(json.dumps(_config(home, model.url, sandbox.bot_token)))
-        packages = [word for package in _PACKAGES for word in ("--with", package)]
-        command = [uv, "run", "--no-project", "--python", "3.11", *packages, "python", "-c", _PROGRAM]
+        file = Path(home) / "config.json"
+        file.write_text(json.dumps(config(home, model.url, sandbox.bot_token)))
+        packages = [word for package in PACKAGES for word in ("--with", package)]
+        command = [uv, "run", "--no-project", "--python", "3.11", *packages, "python", "-c", PROGRAM]
         with (Path(home) / "log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -119,7 +119,7 @@ async def on_discord(stage: DiscordStage) -> AsyncIterator[Answering]:
                 home,
                 "gateway",
                 "--config",
-                str(config),
+                str(file),
                 stdout=log,
                 stderr=log,
             )
@@ -141,7 +141,7 @@ def fits(load: Load) -> bool:
     return load.speed == 1 and load.replies <= load.channels
 
 
-def _config(home: str, model: str, token: str) -> dict[str, Any]:
+def config(home: str, model: str, token: str) -> dict[str, Any]:
     return {
         "agents": {"defaults": {"workspace": f"{home}/workspace", "model": "scripted", "provider": "custom"}},
         "providers": {"custom": {"apiKey": "none", "apiBase": model}},

@@ -79,7 +79,9 @@ class Doer:
     def of_modal(cls, body: Mapping[str, Any]) -> "Doer":
         """Who has sent a modal that keeps where it was opened."""
         kept, user = json.loads(body["view"]["private_metadata"]), body["user"]
-        where = str(kept["channel"]), str(user["id"]), str(kept["root"]), str(kept["url"])
+        # Slack: what one person alone sees in a thread is shown only where there is one already
+        thread = "" if kept["root"] == kept["ts"] else str(kept["root"])
+        where = str(kept["channel"]), str(user["id"]), thread, str(kept["url"])
         return cls(team_of_deed(body), *where, str(body["view"]["id"]), str(user.get("team_id") or ""))
 
     @classmethod

@@ -22,8 +22,9 @@ from core.errors import (
     ProviderStalledError,
     ProviderUnavailableError,
 )
+from core.models.code import written
 from core.models.faults import reading, status_error, told
-from core.models.messages import fenced, safe_name
+from core.models.messages import safe_name
 from core.models.provider import (
     IMAGES,
     PDF,
@@ -237,11 +238,7 @@ def _heard(part: types.Part) -> Iterable[ProviderEvent]:
     if (call := part.function_call) is not None:
         yield ToolCall(call.id or "", call.name or "", call.args or {}, signature)
         return
-    text = part.text or ""
-    if part.executable_code is not None:
-        text = fenced(part.executable_code.code or "", "python")
-    elif part.code_execution_result is not None:
-        text = fenced(part.code_execution_result.output or "")
+    text = written(part)
     if text or signature is not None:
         yield Thought(text, signature) if part.thought else Text(text, signature)
 

@@ -12,6 +12,7 @@ from typing import Any
 from google.genai import types
 from pydantic_core import to_jsonable_python
 
+from core.models.code import written
 from core.models.provider import Media, Message, Part, Role, Text, Thought, ToolCall, ToolResult
 
 #: Answers a call whose own result was never stored.
@@ -196,20 +197,11 @@ def _convert(part: types.Part) -> Part | None:
         return Media(part.inline_data.mime_type or "application/octet-stream", data=part.inline_data.data)
     if part.file_data is not None:
         return Media(part.file_data.mime_type or "application/octet-stream", uri=part.file_data.file_uri)
-    text = part.text or ""
-    if part.executable_code is not None:
-        text = fenced(part.executable_code.code or "", "python")
-    elif part.code_execution_result is not None:
-        text = fenced(part.code_execution_result.output or "")
+    text = written(part)
     if not text and signature is None:
         return None
     kind = Thought if part.thought else Text
     return kind(clean_text(text), signature)
-
-
-def fenced(code: str, language: str = "") -> str:
-    """Code that a model ran on its own side, or what came of it, as the text of a message."""
-    return f"\n```{language}\n{code.rstrip()}\n```\n"
 
 
 def _media(response: types.FunctionResponse) -> Iterable[Media]:

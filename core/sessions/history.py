@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from core.late import Late
-from core.sessions.record import CallIds, role_of
+from core.sessions.ids import CallIds
+from core.sessions.record import role_of
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event

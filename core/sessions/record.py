@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from core.late import Late
+from core.models.code import written
+from core.sessions.ids import CallIds
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event
@@ -195,28 +196,11 @@ def parsed(event: str | None, id_: int) -> Event | None:
         return None
 
 
-class CallIds:
-    """Ids for calls that came without: `call_` and the tool's name, repeats counted."""
-
-    def __init__(self) -> None:
-        self._taken: Counter[str] = Counter()
-
-    def take(self, id_: str | None, name: str | None) -> str:
-        wanted = id_ or f"call_{name or 'tool'}"
-        self._taken[wanted] += 1
-        count = self._taken[wanted]
-        if count == 1:
-            return wanted
-        return self.take(f"{wanted}_{count}", name)
-
-
 def measured(event: Event) -> tuple[str, int]:
     """What an event costs when it is sent: its words, to be counted, and the tokens of all else."""
-    words: list[str] = []
+    words = [said for part in _parts(event) if (said := written(part))]
     tokens = 4  # the frame of a message
     for part in _parts(event):
-        if part.text:
-            words.append(part.text)
         if call := part.function_call:
             words.append(f"{call.name} {_json(call.args or {})}")
         if response := part.function_response:
@@ -253,7 +237,7 @@ def _parts(event: Event) -> Sequence[types.Part]:
 
 
 def _content(event: Event) -> str:
-    pieces = [part.text for part in _parts(event) if part.text and not part.thought]
+    pieces = [said for part in _parts(event) if not part.thought and (said := written(part))]
     pieces += [_json(response.response or {}) for response in event.get_function_responses()]
     return "\n".join(pieces)
 

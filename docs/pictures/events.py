@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
@@ -74,8 +75,12 @@ async def _robot_answers(world: World, where: str, desk: Desk) -> list[str]:
     for answers in [*range(2, LOOP_LIMIT + 2), LOOP_LIMIT + 1]:
         await slack.bot_says("robot", where, f"<@{slack.bot_user_id}> hello!", thread_ts=said.id)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes), timeout=WITHIN)
-        await slack.wait_for(lambda most=answers: len(_ended(slack, where)) == most, timeout=WITHIN)
+        await slack.wait_for(partial(_have_ended, slack, where, answers), timeout=WITHIN)
     return ["the robot answers each time:  @parley hello!"]
+
+
+def _have_ended(slack: SlackSandbox, where: str, count: int) -> bool:
+    return len(_ended(slack, where)) == count
 
 
 def _ended(slack: SlackSandbox, where: str) -> list[Message]:

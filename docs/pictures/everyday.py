@@ -22,6 +22,7 @@ _SCENES = (
         """
         ada: @parley when do we ship?
         ~ Ship it
+        ~ Regenerate
         ada: /press regenerate
         ~ On Monday
         ~ Regenerate

@@ -6,6 +6,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from docs.pictures.stage import ROOT
@@ -83,7 +84,12 @@ async def main() -> None:
 
             said = await scene(start)
         written = page(name).read_text()
-        page(name).write_text(PLACE.sub(lambda found, text=said: f"{found['begin']}{text}{found['end']}", written))
+        page(name).write_text(PLACE.sub(partial(_with, said), written))
+
+
+def _with(text: str, found: re.Match[str]) -> str:
+    """A place of the page, with what was said."""
+    return f"{found['begin']}{text}{found['end']}"
 
 
 async def _the_rest(typist: Typist, ends: Callable[[], Awaitable[int]]) -> str:

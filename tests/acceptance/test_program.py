@@ -1,5 +1,6 @@
 """What an operator sees."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -160,9 +161,12 @@ async def test_check_says_of_each_setting_that_it_works(
         }
         code, said = await program(settings).finish("check")
     assert code == 0, said
-    told = [line.partition(":")[0] for line in said.splitlines()]
+    before, told = said, [line.partition(":")[0] for line in said.splitlines()]
     assert told[:-1] == ["ok   Slack", "ok   Discord", "ok   database", "ok   model", "ok   agent"]
     assert told[-1] in ("ok   tokens", "note tokens")
+    code, said = await program({"SLACK_BOT_TOKEN": "xoxb-1"}).finish("check --json")
+    (found,) = json.loads(said.removeprefix(before))
+    assert (code, found["verdict"], "SLACK_APP_TOKEN" in found["line"]) == (1, "fail", True)
 
 
 async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_model(
@@ -199,23 +203,6 @@ async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
     assert "note Discord: the message content intent is off" in said
     (fault,) = [line for line in said.splitlines() if line.startswith("FAIL DISCORD")]
     assert "DISCORD_GUILDS: the bot is not in the server 42. Invite it: https://discord.com/oauth2/authorize?" in fault
-
-
-async def test_with_the_tokens_of_one_platform_it_runs_on_that_one(tmp_path: Path, discord: DiscordSandbox) -> None:
-    async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
-        platform = Discord(discord)
-        settings = {**platform.settings, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url}
-        program = Program(tmp_path, settings)
-        await program.start()
-        try:
-            await platform.wait_for(lambda: discord.connected, timeout=30)
-            talk = platform.direct("ada")
-            await talk.say("hello")
-            await platform.wait_for(lambda: [shown.text for shown in talk.replies()] == ["Heard: hello"], timeout=20)
-            assert await program.end() == 0
-        finally:
-            await program.aclose()
-    assert "slack" not in program.log.lower()
 
 
 async def test_what_is_wrong_with_either_platform_is_told_at_once(

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
 
 from channels import words
 from core.approvals import OTHERS
 from core.files import make_file
 from core.store.schema import approvals, state
 from core.tools import Tool, adapt
-from core.visitors import NOWHERE, Visitor
+from core.visitors import NOWHERE, SPEAKER, Visitor
 from sandbox.models import Call, Pause, Say
-from tests.channels.benches import PLATFORMS, Talk, sandbox_of, shows, talking, texts
+from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
 
 RULED = [words.APPROVE, words.ALWAYS, words.DENY]
 
@@ -90,6 +92,31 @@ async def test_a_call_is_shown_with_its_arguments_and_made_when_it_is_approved(s
         (row,) = await rows(talk)
         assert (row.decision, row.decided_by) == ("approved", str(talk.sandbox.people["ada"].id))
         assert [one.event_key for one in await talk.bot.inbox_rows()][1] == f"approval:{row.id}"
+
+
+async def test_what_is_approved_is_done_with_the_rights_that_all_have_who_asked_for_it(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    go_on, spoke = asyncio.Event(), list[Any]()
+
+    def pay(tool_context: ToolContext) -> str:
+        spoke.append(tool_context.state[SPEAKER])
+        return "paid"
+
+    core = {"tools": [FunctionTool(pay, require_confirmation=True)]}
+    script = [Say("Hello."), Pause(go_on)], Call("pay"), "Done."
+    async with talking(sandbox, tmp_path, *script, core=core, admins=[str(sandbox.people["ada"].id)]) as talk:
+        await talk.say("hello")
+        await says(talk, "Hello.")
+        for user, text in (("grace", "pay!"), ("ada", "thanks")):  # they are answered together
+            await talk.say(text, user=user)
+            await talk.sandbox.wait_for(talk.receipts)
+        go_on.set()
+        await asked(talk)
+        await talk.bot.settled(2)
+        await talk.press(words.APPROVE)
+        await shows(talk, lambda found: found[-1] == "Done.")
+        assert [(one["id"], one["is_admin"], "Grace" in one["name"].title()) for one in spoke] == [("", False, True)]
 
 
 async def test_the_files_of_a_turn_that_asks_come_with_its_reply_and_not_again(sandbox: Any, tmp_path: Path) -> None:

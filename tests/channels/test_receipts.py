@@ -1,7 +1,9 @@
 import asyncio
 
+from channels.budget import Window
+from channels.calls import Caller, PassingError, as_long_as
 from channels.receipts import Address, Receipts
-from core.errors import SurfaceError
+from core.errors import SurfaceError, TurnLostError
 
 MESSAGE = {"channel": "1", "message": "2"}
 
@@ -32,6 +34,28 @@ async def test_a_sign_is_set_and_taken_away_and_a_second_time_there_is_none() ->
     signs.receipts.take_back(MESSAGE)
     signs.receipts.take_back(MESSAGE)
     await signs.receipts.settle(1)
+    assert signs.log == ["add 2", "remove 2"]
+
+
+async def test_a_sign_is_taken_away_though_the_reply_that_does_so_has_ended() -> None:
+    signs, caller, failures = Signs(), Caller("test", pauses=(0.01,)), [PassingError("HTTP 500")]
+
+    async def send() -> None:
+        if failures:
+            raise failures.pop()
+
+    async def remove(address: Address) -> None:
+        await caller.call("unreact", send, caller.budget("key", Window(5, 1.0)))
+        signs.log.append(f"remove {address['message']}")
+
+    async def ended() -> None:
+        raise TurnLostError("it is shown no more")
+
+    receipts = Receipts(signs._add, remove)
+    with as_long_as(ended):
+        receipts.give(MESSAGE)
+        receipts.take_back(MESSAGE)
+    await receipts.settle(1)
     assert signs.log == ["add 2", "remove 2"]
 
 

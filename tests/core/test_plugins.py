@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
 from google.adk.agents import LlmAgent
+from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
+from google.adk.auth.auth_tool import AuthConfig
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
@@ -271,6 +274,26 @@ async def test_what_an_agent_does_as_a_tool_is_one_call(converse: Converse) -> N
     assert await conversation.reply("Where is it?") == "There."
     assert [(row.tool, row.result) for row in await journal(conversation)] == [("helper", "It is there.")]
     assert used == [{}]
+
+
+async def test_a_tool_that_wants_somebody_to_sign_in_is_told_that_nobody_can(converse: Converse) -> None:
+    def calendar(tool_context: ToolContext) -> str:
+        """Reads it."""
+        url = "https://idp.example"
+        code = OAuthFlowAuthorizationCode(authorizationUrl=url, tokenUrl=url, scopes={})
+        scheme = OAuth2(flows=OAuthFlows(authorizationCode=code))
+        secret = AuthCredential(
+            auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(client_id="c", client_secret="s3cret-s3cret")
+        )
+        tool_context.request_credential(AuthConfig(auth_scheme=scheme, raw_auth_credential=secret))
+        return "wait for it"
+
+    provider = ScriptedProvider(calls("calendar"), "I cannot read it.")
+    conversation = await converse(provider, tools=[calendar])
+    events = await conversation.events("What is on?", run_id="run-1")
+    assert (events[-1].type, events[-1].text) == ("done", "I cannot read it.")
+    assert "somebody would have to sign in" in str(provider.requests[-1].messages[-1])
+    assert not any("s3cret" in str(row) for row in [*await conversation.rows(), *await journal(conversation)])
 
 
 async def test_a_call_that_cannot_be_written_is_not_made(converse: Converse, monkeypatch: pytest.MonkeyPatch) -> None:

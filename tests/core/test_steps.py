@@ -2,6 +2,7 @@
 
 import pytest
 from google.adk.events.event import Event
+from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,3 +121,46 @@ def test_of_what_was_done_before_the_calls_are_told_that_are_made_now_and_the_ot
 
 def test_a_call_that_is_answered_or_may_wait_is_not_open() -> None:
     assert open_calls([called("c1"), answered("c1"), called("c2", waits=True), called("c3")]) == {"c3"}
+
+
+def code(text: str) -> types.Part:
+    return types.Part.from_executable_code(code=text, language=types.Language.PYTHON)
+
+
+def output(text: str) -> types.Part:
+    return types.Part.from_code_execution_result(outcome=types.Outcome.OUTCOME_OK, output=text)
+
+
+def test_code_that_was_run_for_a_model_is_told_and_what_came_of_it() -> None:
+    ran = types.Content(role="model", parts=[types.Part(text="Let me see."), code("print('```')")])
+    gave = types.Content(role="model", parts=[output("```\n")])
+    finals = [Event(author="teller", content=content) for content in (ran, gave)]
+    events = told(part("Let me see.\n```tool_code\nprint"), *finals)
+    assert events[-1].text == "Let me see.\n````python\nprint('```')\n````\n\n````\n```\n````"
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"result": "It rains."}, "It rains."),
+        ({"sky": "grey"}, '```json\n{\n  "sky": "grey"\n}\n```'),
+        ({"result": ["a"]}, '```json\n[\n  "a"\n]\n```'),
+        ({"error": "look failed: KeyError: 'secret'"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_result_of_a_tool_that_wants_no_more_said_about_it_is_the_answer(result: dict[str, str], text: str) -> None:
+    answer = types.Part.from_function_response(name="look", response=result)
+    event = Event(author="teller", content=types.Content(role="user", parts=[answer]))
+    assert told(event)[-1].text == ""
+    event.actions.skip_summarization = True
+    assert told(event)[-1].text == text
+    event.actions.requested_tool_confirmations = {"c": ToolConfirmation()}
+    assert told(event)[-1].text == ""
+
+
+def test_what_an_agent_asks_the_user_for_is_told_as_its_words_and_not_as_a_tool() -> None:
+    asks = types.Part.from_function_call(name="adk_request_input", args={"message": "What is your name?"})
+    events = told(Event(author="teller", content=types.Content(role="model", parts=[asks])))
+    assert kinds(events) == ["text_delta", "done"]
+    assert events[-1].text == "What is your name?"

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import tiktoken
 
 from core import tokens
 from core.errors import StoreError
@@ -54,8 +53,8 @@ async def test_a_sound_vocabulary_is_counted_with(tmp_path: Path, monkeypatch: p
     (tmp_path / VOCABULARY).write_bytes(b"a vocabulary")
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "elsewhere")
     ranks = {bytes([byte]): byte for byte in range(256)} | {b"ab": 256}
-    encoding = tiktoken.Encoding("tiny", pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens={})
-    monkeypatch.setattr(tiktoken, "get_encoding", lambda _name: encoding)
+    tiny = {"name": "tiny", "pat_str": r"\S+|\s+", "mergeable_ranks": ranks, "special_tokens": {}}
+    monkeypatch.setattr("tiktoken_ext.openai_public.o200k_base", lambda: tiny)
     counter = TokenCounter(tmp_path)
     assert await counter.count("ab c") == 3
     assert await counter.count("ab " * 40_000) == pytest.approx(80_000, rel=0.001)  # long: in slices, in a thread

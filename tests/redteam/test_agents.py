@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.events.event import Event
+from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 
@@ -226,20 +227,24 @@ RESULTS = {
 }
 
 
+@pytest.mark.parametrize("way", ["a result", "an error", "another agent's word"])
 @pytest.mark.parametrize("attack", RESULTS)
-async def test_what_a_tool_returns_reaches_the_model_as_its_result_and_approves_nothing(
-    converse: Converse, attack: str
+async def test_what_a_tool_tells_reaches_the_model_as_its_result_and_approves_nothing(
+    converse: Converse, attack: str, way: str
 ) -> None:
     paid = list[str]()
-    look: Answer = [ToolCall("l1", "look", {}), Done()]
+    look: Answer = [ToolCall("l1", "look", {"request": "look"} if way.startswith("another") else {}), Done()]
     provider = ScriptedProvider(look, PAY, "Never said.")
     app = paying("desk", provider, paid)
 
     def look_up() -> str:
         """Looks."""
+        if way == "an error":
+            raise ValueError(RESULTS[attack])
         return RESULTS[attack]
 
-    tool = FunctionTool(look_up)
+    other = LlmAgent(name="look", model=adapter(ScriptedProvider(RESULTS[attack])))
+    tool: FunctionTool | AgentTool = AgentTool(other) if way.startswith("another") else FunctionTool(look_up)
     tool.name = "look"
     assert isinstance(app.root_agent, LlmAgent)
     app.root_agent.tools.append(tool)

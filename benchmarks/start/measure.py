@@ -1,0 +1,163 @@
+"""One start of one contender, against a Slack and a Discord on this machine."""
+
+import asyncio
+import os
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+from benchmarks.start.contenders import HERE, Contender
+from sandbox.discord import DiscordSandbox
+from sandbox.models import ScriptedOpenAI
+from sandbox.slack import SlackSandbox
+
+#: What the model answers.
+_ANSWER = "Here I am."
+
+#: Seconds that a start may take, and after the first answer until memory is looked at.
+_PATIENCE, _IDLE = 120.0, 10.0
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Seconds from exec; MB.
+
+    Attributes:
+        ready: until it says that it is ready, or, if it says nothing of it, is connected.
+        answered: until the first message is answered, which is said as soon as it is connected.
+        cpu: what it has used of the processor by then.
+        rss, pss: what it has of memory when nothing has been said for a while.
+    """
+
+    ready: float
+    answered: float
+    cpu: float
+    rss: float
+    pss: float
+
+
+class _Slack:
+    def __init__(self) -> None:
+        self.sandbox = SlackSandbox()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        its = self.sandbox
+        return {"SLACK_API_URL": its.api_url, "SLACK_BOT_TOKEN": its.bot_token, "SLACK_APP_TOKEN": its.app_token}
+
+    async def answered(self) -> None:
+        """Somebody asks something; wait until he is answered."""
+        its = self.sandbox
+        await its.say("ada", "general", f"<@{its.bot_user_id}> hello")
+
+        def is_answered() -> bool:
+            return any(_ANSWER in said.text for said in its.messages("general") if said.user == its.bot_user_id)
+
+        await its.wait_for(is_answered, timeout=_PATIENCE)
+
+
+class _Discord:
+    def __init__(self) -> None:
+        self.sandbox = DiscordSandbox()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        its = self.sandbox
+        addresses = {"DISCORD_API_URL": its.api_url, "DISCORD_GATEWAY_URL": its.gateway_url}
+        return {**addresses, "DISCORD_BOT_TOKEN": its.bot_token}
+
+    async def answered(self) -> None:
+        its = self.sandbox
+        await its.say("ada", "general", f"<@{its.bot_id}> hello")
+
+        def is_answered() -> bool:
+            return any(_ANSWER in said.text for said in its.messages("general") if said.author.id == its.bot_id)
+
+        await its.wait_for(is_answered, timeout=_PATIENCE)
+
+
+_PLATFORMS: dict[str, list[type[_Slack] | type[_Discord]]] = {
+    "slack": [_Slack],
+    "discord": [_Discord],
+    "both": [_Slack, _Discord],
+}
+
+
+async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -> Figures:
+    """Start it once, in a folder of its own.
+
+    Raises:
+        TimeoutError: it did not answer; tells its last words.
+    """
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        model = await stack.enter_async_context(ScriptedOpenAI(lambda _asked: _ANSWER))
+        settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "PORT": "0"}
+        places = [make() for make in _PLATFORMS[platform]]
+        for place in places:
+            await stack.enter_async_context(place.sandbox)
+            settings |= place.settings
+        command = contender.command(platform, folder, settings)
+        environment = {**os.environ, "PYTHONPATH": HERE, **settings, **contender.more(folder)}
+        output = folder / "output"
+        out = os.open(output, os.O_WRONLY | os.O_CREAT)
+        stack.callback(os.close, out)
+        began = monotonic()
+        process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=environment, stdout=out, stderr=out)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                says = _says(output, contender.ready) if contender.ready else None
+                watching = asyncio.create_task(_when(says or _connected(places), began))
+                await asyncio.gather(*map(_answered, places))
+                answered, cpu = monotonic() - began, _cpu(process.pid)
+                ready = await watching
+            await asyncio.sleep(idle)
+            return Figures(ready, answered, cpu, *_memory(process.pid))
+        except TimeoutError as error:
+            raise TimeoutError(f"{contender.name} on {platform}: {_told(output)[-2000:]}") from error
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _answered(place: _Slack | _Discord) -> None:
+    await place.sandbox.wait_connected(_PATIENCE)
+    await place.answered()
+
+
+async def _connected(places: Sequence[_Slack | _Discord]) -> None:
+    for place in places:
+        await place.sandbox.wait_connected(_PATIENCE)
+
+
+async def _says(output: Path, word: str) -> None:
+    while word not in _told(output):  # noqa: ASYNC110 - a file tells nobody
+        await asyncio.sleep(0.01)
+
+
+def _told(output: Path) -> str:
+    return output.read_text(errors="replace")
+
+
+async def _when(event: Coroutine[Any, Any, None], began: float) -> float:
+    await event
+    return monotonic() - began
+
+
+def _cpu(pid: int) -> float:
+    """Seconds, by Linux's own account."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def _memory(pid: int) -> tuple[float, float]:
+    """RSS and PSS in MB, by Linux's own account."""
+    told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    return int(told["Rss"].split()[0]) / 1024, int(told["Pss"].split()[0]) / 1024

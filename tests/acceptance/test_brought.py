@@ -1,0 +1,189 @@
+"""An agent that uses what ADK offers, brought along as it is, does on both platforms what its author expects."""
+
+import asyncio
+from pathlib import Path
+
+from core.results import RESULT_LIMIT
+from sandbox.models import Asked, Call, Say, Turn
+from tests.acceptance.conftest import Start
+from tests.acceptance.platforms import Platform
+
+AGENT = '''
+import asyncio
+import time
+
+from google.adk.agents import LlmAgent
+from google.adk.agents.context_cache_config import ContextCacheConfig
+from google.adk.apps import App, ResumabilityConfig
+from google.adk.code_executors.unsafe_local_code_executor import UnsafeLocalCodeExecutor
+from google.adk.planners import PlanReActPlanner
+from google.adk.plugins import BasePlugin
+from google.adk.tools import AgentTool, FunctionTool, LongRunningFunctionTool, ToolContext
+from google.genai import types
+from pydantic import BaseModel
+
+from core.tools import allowed
+
+
+class Form(BaseModel):
+    name: str
+    age: int
+
+
+class Notes(BasePlugin):
+    async def before_agent_callback(self, *, agent, callback_context):
+        callback_context.state["seen"] = [*callback_context.state.get("seen", []), agent.name]
+
+
+def fails() -> str:
+    """Fails."""
+    raise KeyError("of the tool")
+
+
+async def hangs() -> str:
+    """Hangs."""
+    await asyncio.Event().wait()
+
+
+def huge() -> str:
+    """Tells very much."""
+    return "x" * 10_000_000
+
+
+def blob() -> bytes:
+    """Gives bytes."""
+    return bytes(range(256))
+
+
+def blocks() -> str:
+    """Blocks."""
+    time.sleep(0.3)
+    return "blocked"
+
+
+def weather(tool_context: ToolContext) -> str:
+    """Tells the weather, and needs no more words."""
+    tool_context.actions.skip_summarization = True
+    return "It rains."
+
+
+def order(what: str) -> dict:
+    """Orders it, which takes days."""
+    return {"status": "pending", "ticket": 7}
+
+
+def whoami(tool_context: ToolContext) -> str:
+    """Tells for whom it works."""
+    return f"for {tool_context.state['temp:speaker']['name']}"
+
+
+@allowed("admins")
+def erase() -> str:
+    """Erases it."""
+    return "erased"
+
+
+def closed(callback_context):
+    if "closed?" in str(callback_context.user_content):
+        return types.ModelContent("We are closed.")
+
+
+hanging = FunctionTool(hangs)
+hanging.seconds = 0.3
+keeper = LlmAgent(name="keeper", instruction="You are the keeper for {temp:speaker}.", tools=[whoami, erase])
+coder = LlmAgent(name="coder", instruction="You are the coder.", code_executor=UnsafeLocalCodeExecutor())
+planner = LlmAgent(name="planner", instruction="You are the planner.", planner=PlanReActPlanner())
+clerk = LlmAgent(name="clerk", instruction="You are the clerk.", output_schema=Form, output_key="form")
+front = LlmAgent(
+    name="front",
+    instruction="You are the front. Filled in: {form?}. Seen: {seen}",
+    before_agent_callback=closed,
+    tools=[fails, hanging, huge, blob, blocks, weather, LongRunningFunctionTool(order), AgentTool(keeper)],
+    sub_agents=[coder, planner, clerk],
+)
+app = App(
+    name="brought",
+    root_agent=front,
+    plugins=[Notes("notes")],
+    resumability_config=ResumabilityConfig(is_resumable=True),
+    context_cache_config=ContextCacheConfig(),
+)
+'''
+
+TROUBLE = ("fails", "hangs", "huge", "blob", "blocks")
+
+
+def script(asked: Asked) -> Turn:
+    who = next(
+        name for name in ("keeper", "coder", "planner", "clerk", "front") if f"You are the {name}" in asked.system
+    )
+    said = str(asked.body["messages"])
+    match who:
+        case "keeper" if not asked.results:
+            return [Call("whoami", {}, id="k1"), Call("erase", {}, id="k2")]
+        case "keeper":
+            return Say(" and ".join("no" if "may not be used" in str(r.content) else "yes" for r in asked.results))
+        case "coder" if "42" in said:
+            return Say("It is 42.")
+        case "coder":
+            return Say("Let me see.\n```tool_code\nprint(6 * 7)\n```\n", pieces=3)
+        case "planner":
+            return Say("/*PLANNING*/ I think. /*FINAL_ANSWER*/ It is done.", pieces=4)
+        case "clerk":
+            return Say('{"name": "Ada", "age": 36}')
+    return front(asked)
+
+
+def front(asked: Asked) -> Turn:
+    wish = next(word for word in (*TO, "trouble", "weather", "order", "rights") if f"{word}!" in asked.text)
+    if wish in TO and not asked.results:
+        return Call("transfer_to_agent", {"agent_name": TO[wish]}, id="t1")
+    if not asked.results:
+        calls = {"trouble": TROUBLE, "rights": ("keeper",)}.get(wish, (wish,))
+        given = {"keeper": {"request": "erase it"}, "order": {"what": "tea"}}
+        return [Call(name, given.get(name, {}), id=f"c{nth}") for nth, name in enumerate(calls)]
+    told = {result.name: str(result.content) for result in asked.results}
+    if wish == "trouble":
+        wrong = [name for name in TROUBLE if "error" in told[name]]
+        return Say(
+            f"{', '.join(wrong)}; {max(map(len, told.values())) < 2 * RESULT_LIMIT}; {'blocked' in told['blocks']}"
+        )
+    return Say(next(iter(told.values())))
+
+
+#: What is asked for, and which of the agents does it.
+TO = {"code": "coder", "plan": "planner", "form": "clerk"}
+
+
+async def test_what_adk_offers_works_as_its_author_expects(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "brought").mkdir()
+    (tmp_path / "brought" / "agent.py").write_text(AGENT)
+    bot = await start(AGENT=str(tmp_path / "brought"))
+    bot.answer = script
+    ran = "Let me see.\n\n```python\nprint(6 * 7)\n```\n\n```\nCode execution result:\n42\n```\n\nIt is 42."
+    cases = {
+        "closed?": "We are closed.",
+        "weather!": "It rains.",
+        "trouble!": "fails, hangs; True; True",
+        "rights!": "{'result': 'yes and no'}",
+        "order!": "{'status': 'pending', 'ticket': 7}",
+        "code!": ran,
+        "plan!": "It is done.",
+        "form!": '{"name": "Ada", "age": 36}',
+    }
+
+    async def told(platform: Platform, question: str, answer: str) -> None:
+        talk = platform.talk()
+        await talk.say(question)
+        await platform.wait_for(lambda: squeezed(answer) in [squeezed(reply.text) for reply in talk.replies()])
+
+    async def scenario(platform: Platform) -> None:
+        await asyncio.gather(*(told(platform, question, answer) for question, answer in cases.items()))
+
+    await bot.everywhere(scenario)
+    assert await bot.program.end() == 0
+
+
+def squeezed(text: str) -> str:
+    """Without the lines that are empty."""
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip())
