@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from channels.budget import Budget, Window
 from channels.channel import Priority
@@ -27,15 +27,15 @@ LOOK = 0.5
 #: Awaited before a call that has waited is made; raises if it is not to be made any more.
 Wanted = Callable[[], Awaitable[None]]
 
-_wanted: ContextVar[Wanted | None] = ContextVar("wanted", default=None)
+_wanted: ContextVar[tuple[asyncio.Task[Any] | None, Wanted] | None] = ContextVar("wanted", default=None)
 
 
 @contextmanager
-def as_long_as(wanted: Wanted | None) -> Iterator[None]:
-    """What is called within, and in the tasks that are begun within, waits for its time and its place no longer than
-    that is wanted; with none, however long it takes.
+def as_long_as(wanted: Wanted) -> Iterator[None]:
+    """What this task calls within waits for its time and its place no longer than that is wanted. What is begun within
+    and goes on by itself, as a receipt that is taken back, is not bound to that.
     """
-    token = _wanted.set(wanted)
+    token = _wanted.set((asyncio.current_task(), wanted))
     try:
         yield
     finally:
@@ -183,8 +183,8 @@ async def _place(budget: Budget, priority: Priority, *, after: float = 0.0) -> N
             await asyncio.sleep(after)
         await budget.admit(priority)
 
-    wanted = _wanted.get()
-    if wanted is None:
+    task, wanted = _wanted.get() or (None, None)
+    if wanted is None or task is not asyncio.current_task():
         return await wait()
     waiting = asyncio.create_task(wait(), name="place")
     try:

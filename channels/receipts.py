@@ -6,7 +6,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from channels.calls import as_long_as
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -64,8 +63,7 @@ class Receipts:
 
 async def _tried(react: Callable[[Address], Awaitable[None]], address: Address) -> None:
     try:
-        with as_long_as(None):  # the reply with which it is taken back may have ended
-            await react(address)
+        await react(address)
     except SurfaceError as error:  # a nicety: the answer comes without it too
         log.info("no receipt: %s", error)
 

@@ -42,12 +42,18 @@ class Lease:
         self._seconds = seconds
         self._sure_from = 0.0
         self._until = 0.0
+        self._unbroken_from = 0.0
         self.worker = uuid.uuid4().hex[:12]
 
     @property
     def holds(self) -> bool:
         """Whether it has certainly not ended."""
         return _now() < self._until
+
+    @property
+    def is_unbroken(self) -> bool:
+        """Whether it holds, and did so for long: else what this worker ran may be another one's by now."""
+        return self.holds and _now() >= self._unbroken_from
 
     async def take(self) -> None:
         """Begin to work.
@@ -110,6 +116,7 @@ class Lease:
         if self._until and not self.holds:
             log.warning("this worker was held up for longer than its lease lasts")
             self._doubt()
+            self._unbroken_from = self._sure_from
         self._until = began + seconds
 
 

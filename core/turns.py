@@ -120,7 +120,7 @@ class Turns:
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        if not self._lease.is_sure:
+        if not self._lease.is_unbroken:
             await self._write(turn, OWN)
 
     async def is_asked(self, turn: Turn) -> bool:

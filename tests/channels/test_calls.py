@@ -107,17 +107,21 @@ async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no
         if not is_wanted:
             raise TurnLostError("another one has it")
 
-    with as_long_as(wanted):
-        calling = asyncio.create_task(platform.call())
-        await asyncio.wait_for(platform.refused.wait(), 1)
-        await asyncio.sleep(0.05)
-        assert not calling.done()
-        is_wanted = False
-        with pytest.raises(TurnLostError):
-            await asyncio.wait_for(calling, 1)
-        with pytest.raises(TurnLostError):
-            await platform.call(key="another")
-    assert platform.calls == 1
+    async def show() -> None:
+        with as_long_as(wanted):
+            with pytest.raises(TurnLostError):
+                await platform.call()
+            with pytest.raises(TurnLostError):
+                await platform.call(key="another")
+            assert await asyncio.create_task(platform.call(key="goes on by itself")) == "sent"
+
+    showing = asyncio.create_task(show())
+    await asyncio.wait_for(platform.refused.wait(), 1)
+    await asyncio.sleep(0.05)
+    assert not showing.done()
+    is_wanted = False
+    await asyncio.wait_for(showing, 1)
+    assert platform.calls == 2
     assert platform.caller.budget("another", WINDOW).left == 1.0
     assert await platform.call(key="another") == "sent"
 
