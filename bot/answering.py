@@ -1,8 +1,8 @@
 """What answers what is said: the agents, their models, and who shows what they say.
 
-To import it is to import ADK, which takes longer than all else at a start. So that is done in a thread, as is all of our
-own that takes long, one after another: meanwhile the event loop hears what is said. An agent is imported where the loop
-runs, as under `adk web`: what it is made of may ask for the loop, or for the main thread.
+To import it is to import ADK, which takes longer than all else at a start. So that is done in a thread, as is all of
+our own that takes long, one after another: meanwhile the event loop hears what is said. An agent is imported where the
+loop runs, as under `adk web`: what it is made of may ask for the loop, or for the main thread.
 """
 
 import asyncio
