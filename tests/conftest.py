@@ -33,6 +33,11 @@ def outage(pytestconfig: pytest.Config) -> float:
     return float(pytestconfig.getoption("outage"))
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """How many run tests at once: more than there are cores, since tests wait half of their time."""
+    return (os.cpu_count() or 1) * 3 // 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first, so that no worker is left alone with it in the end."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
