@@ -3,6 +3,8 @@
 import asyncio
 import json
 import sqlite3
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sandbox.models import Asked, Turn
@@ -10,8 +12,10 @@ from tests.acceptance.conftest import Forked, Program, Start
 from tests.acceptance.platforms import Platform
 from tests.zygote import Zygote
 
-#: What is said in the first turn.
-SECRET = "falcon"
+#: What is said in the first turn; long before the rest; and of late.
+SECRET, OLD, NEW = "falcon", "heron", "otter"
+
+DAY = 86_400.0
 
 
 def memory(asked: Asked) -> Turn:
@@ -19,6 +23,8 @@ def memory(asked: Asked) -> Turn:
     said = " ".join(text for _, text in asked.messages)
     if "You keep the memory" in asked.system:
         return f"The code name is {SECRET}." if SECRET in said else "Nothing of note."
+    if "which of them" in asked.text:
+        return " and ".join(which for which, name in (("old", OLD), ("new", NEW)) if name in said) or "None."
     if "which name" not in asked.text:
         return "Noted."
     return ("In the summary." if "A summary of what was said" in said else "As it was said.") if SECRET in said else "?"
@@ -31,6 +37,24 @@ async def parley(beside: Program, zygote: Zygote, command: str) -> str:
     code, said = await program.finish(command)
     assert code == 0, said
     return said
+
+
+async def age(file: Path, word: str, *, days: float) -> None:
+    """Have all conversations in which a word was said be so much older, once nothing runs in them."""
+    times = {"messages": ["created_at"], "inbox": ["sent_at", "accepted_at"], "turns": ["created_at", "finished_at"]}
+    with sqlite3.connect(file) as database:
+        query = "SELECT DISTINCT session FROM messages WHERE content LIKE ?"
+        said_in = [session for (session,) in database.execute(query, (f"%{word}%",))]
+        assert said_in
+        here = f"IN ({', '.join('?' for _ in said_in)})"
+        running = f"SELECT count(*) FROM turns WHERE finished_at IS NULL AND session {here}"
+        async with asyncio.timeout(10):
+            while database.execute(running, said_in).fetchone() != (0,):
+                await asyncio.sleep(0.02)
+        for table, columns in times.items():
+            new = ", ".join(f"{column} = {column} - {days * DAY}" for column in columns)
+            database.execute(f"UPDATE {table} SET {new} WHERE session {here}", said_in)
+        database.execute(f"UPDATE sessions SET updated_at = updated_at - {days * DAY} WHERE id {here}", said_in)
 
 
 async def test_the_first_words_are_known_at_the_end_and_gone_when_they_are_deleted(
@@ -61,8 +85,29 @@ async def test_the_first_words_are_known_at_the_end_and_gone_when_they_are_delet
         await bot.ask(platform, thread, "which name was it?", "?")
 
     await bot.everywhere(scenario)
-    for kept in file.parent.glob("parley.db*"):
-        assert SECRET.encode() not in kept.read_bytes()
+    went_on = {platform: platform.direct("ada") for platform in bot.platforms}
+    ended = {platform: platform.direct("grace") for platform in bot.platforms}
+
+    async def long_ago(platform: Platform) -> None:
+        await bot.ask(platform, went_on[platform], f"one is {OLD}", "Noted.")
+        await bot.ask(platform, ended[platform], f"one is {OLD}", "Noted.", user="grace")
+
+    async def of_late(platform: Platform) -> None:
+        await bot.ask(platform, went_on[platform], f"another one is {NEW}", "Noted.")
+        await bot.ask(platform, went_on[platform], "which of them do you know?", "old and new")
+
+    async def now(platform: Platform) -> None:
+        await bot.ask(platform, went_on[platform], "which of them do you know now?", "new")
+        await bot.ask(platform, ended[platform], "which of them do you know now?", "None.", user="grace")
+
+    await bot.everywhere(long_ago)
+    await age(file, OLD, days=3)
+    await bot.everywhere(of_late)
+    yesterday = datetime.fromtimestamp(time.time() - DAY, UTC).date()
+    assert "deleted" in await parley(bot.program, zygote, f"forget --before {yesterday} --yes")
+    await bot.everywhere(now)
+    kept = b"".join(part.read_bytes() for part in file.parent.glob("parley.db*"))
+    assert [name.encode() in kept for name in (SECRET, OLD, NEW)] == [False, False, True]
 
 
 def _summaries(file: Path, session: str) -> int:
