@@ -18,7 +18,7 @@ from google.adk.apps import App, ResumabilityConfig
 from google.adk.code_executors.unsafe_local_code_executor import UnsafeLocalCodeExecutor
 from google.adk.planners import PlanReActPlanner
 from google.adk.plugins import BasePlugin
-from google.adk.tools import AgentTool, FunctionTool, LongRunningFunctionTool, ToolContext
+from google.adk.tools import AgentTool, FunctionTool, LongRunningFunctionTool, ToolContext, load_memory
 from google.genai import types
 from pydantic import BaseModel
 
@@ -98,7 +98,7 @@ front = LlmAgent(
     name="front",
     instruction="You are the front. Filled in: {form?}. Seen: {seen}",
     before_agent_callback=closed,
-    tools=[fails, hanging, huge, blob, blocks, weather, LongRunningFunctionTool(order), AgentTool(keeper)],
+    tools=[fails, hanging, huge, blob, blocks, weather, LongRunningFunctionTool(order), AgentTool(keeper), load_memory],
     sub_agents=[coder, planner, clerk],
 )
 app = App(
@@ -135,6 +135,11 @@ def script(asked: Asked) -> Turn:
 
 
 def front(asked: Asked) -> Turn:
+    if "recall!" in asked.text:
+        told = [str(result.content) for result in asked.results] or [""]
+        return Call("load_memory", {"query": SECRET}, id="m1") if not asked.results else Say(str(SECRET in told[0]))
+    if SECRET in asked.text:
+        return Say("Noted.")
     wish = next(word for word in (*TO, "trouble", "weather", "order", "rights") if f"{word}!" in asked.text)
     if wish in TO and not asked.results:
         return Call("transfer_to_agent", {"agent_name": TO[wish]}, id="t1")
@@ -150,6 +155,9 @@ def front(asked: Asked) -> Turn:
         )
     return Say(next(iter(told.values())))
 
+
+#: What is said in a direct message, and there alone.
+SECRET = "falcon"
 
 #: What is asked for, and which of the agents does it.
 TO = {"code": "coder", "plan": "planner", "form": "clerk"}
@@ -179,6 +187,10 @@ async def test_what_adk_offers_works_as_its_author_expects(start: Start, tmp_pat
 
     async def scenario(platform: Platform) -> None:
         await asyncio.gather(*(told(platform, question, answer) for question, answer in cases.items()))
+        await bot.ask(platform, platform.direct("ada"), f"the code name is {SECRET}", "Noted.")
+        await bot.ask(platform, platform.direct("ada"), "recall!", "True")
+        await bot.ask(platform, platform.talk(), "recall!", "False")
+        await bot.ask(platform, platform.direct("grace"), "recall!", "False", user="grace")
 
     await bot.everywhere(scenario)
     assert await bot.program.end() == 0

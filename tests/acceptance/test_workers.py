@@ -51,25 +51,37 @@ async def test_what_a_killed_worker_ran_is_taken_up_by_the_other_within_its_leas
         await taken_up(one, here)
 
 
-async def test_one_worker_hears_discord_and_another_one_if_that_dies(
+async def test_one_worker_hears_discord_and_another_one_if_that_dies_with_what_was_spent_in_mind(
     start: Start, postgres: str, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
-    settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
-    one = await start(**settings)
     (tmp_path / "other").mkdir()
+    prices = tmp_path / "prices.toml"
+    prices.write_text('"openai/scripted" = { input = 1000, output = 1000 }')
+    settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
+    settings |= {"PRICES_FILE": str(prices), "CAP_PER_PERSON_DAY": "0.01"}  # less than one answer costs
+    one = await start(**settings)
+    one.answer = lambda _asked: "Here."
+    here = talks(one)
+
+    async def before(platform: Platform) -> None:
+        await one.ask(platform, here[platform], "hello?", "Here.")
+
+    await one.everywhere(before)
     other = await start(folder=tmp_path / "other", **settings)
-    one.answer = other.answer = lambda _asked: "Here."
+    other.answer = lambda _asked: "The other one says it."
     assert discord.connected == 1
     assert "another worker hears what is said" in other.program.log
-    platform = next(platform for platform in one.platforms if platform.name == "discord")
-    talk = platform.talk()
-    await one.ask(platform, talk, "hello?", "Here.")
-    other.answer = lambda _asked: "The other one says it."
     await one.program.end(signal.SIGKILL)
-    await platform.wait_for(lambda: not discord.connected)
-    await talk.say("anybody there?")
+    await one.platforms[0].wait_for(lambda: one.platforms[0].sandbox.connected == 1)
+    await discord.wait_for(lambda: not discord.connected)
+
+    async def after(platform: Platform) -> None:
+        await here[platform].say("anybody there?")
+        await one.reply(platform, here[platform], lambda text: "with me in a day ($0.0100) is used up" in text)
+        await one.ask(platform, here[platform], "and for me?", "The other one says it.", user="grace")
+
     async with asyncio.timeout(15):
-        await platform.wait_for(lambda: [reply.text for reply in talk.replies()][1:] == ["The other one says it."])
+        await one.everywhere(after)
 
 
 async def test_a_worker_that_is_stopped_hands_its_answer_to_the_other_at_once(
