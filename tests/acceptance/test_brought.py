@@ -136,8 +136,9 @@ def script(asked: Asked) -> Turn:
 
 def front(asked: Asked) -> Turn:
     if "recall!" in asked.text:
-        told = [str(result.content) for result in asked.results] or [""]
-        return Call("load_memory", {"query": SECRET}, id="m1") if not asked.results else Say(str(SECRET in told[0]))
+        if not asked.results:
+            return Call("load_memory", {"query": SECRET}, id="m1")
+        return Say(str(SECRET in str(asked.results[0].content)))
     if SECRET in asked.text:
         return Say("Noted.")
     wish = next(word for word in (*TO, "trouble", "weather", "order", "rights") if f"{word}!" in asked.text)

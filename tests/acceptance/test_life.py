@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Start
 from tests.acceptance.platforms import Platform, Talk
 from tests.acceptance.test_conversation import memory
+from tests.acceptance.test_keeping import age
 
 
 def talks(bot: Bot) -> dict[Platform, Talk]:
@@ -19,14 +21,17 @@ def talks(bot: Bot) -> dict[Platform, Talk]:
 
 
 async def test_what_is_remembered_forgotten_and_said_meanwhile_outlives_the_process(
-    start: Start, slack: SlackSandbox
+    start: Start, slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    bot = await start()
+    bot = await start(RETENTION_DAYS="30", DATA_DIR=str(tmp_path / "data"))
     bot.answer = memory
     kept, forgotten = talks(bot), talks(bot)
+    old = {platform: platform.direct("ada") for platform in bot.platforms}
+    file = tmp_path / "data" / "parley.db"
 
     async def before(platform: Platform) -> None:
         await bot.ask(platform, kept[platform], "remember red", "Noted.")
+        await bot.ask(platform, old[platform], "remember heron", "Noted.")
         await bot.ask(platform, forgotten[platform], "remember blue", "Noted.")
         await bot.ask(platform, forgotten[platform], "reset", words.RESET_DONE)
 
@@ -37,13 +42,18 @@ async def test_what_is_remembered_forgotten_and_said_meanwhile_outlives_the_proc
         await platform.wait_for(lambda: [reply.text for reply in kept[platform].replies()] == ["Noted.", "Noted."])
         await bot.ask(platform, kept[platform], "what do you know", "I know: red, green")
         await bot.ask(platform, forgotten[platform], "what do you know", "I know: nothing")
+        await platform.wait_for(lambda: "2 conversations and parts of 0 are older" in bot.program.log)
+        await bot.ask(platform, old[platform], "what do you know", "I know: nothing")
 
     await bot.everywhere(before)
     assert await bot.program.end(signal.SIGTERM) == 0
+    await age(file, "heron", days=40)
     await bot.everywhere(meanwhile)
     await slack.give_up()
     await bot.start()
     await bot.everywhere(after)
+    with sqlite3.connect(file) as database:
+        assert "heron" not in "\n".join(database.iterdump())
 
 
 async def test_a_stop_in_mid_answer_lets_it_finish(start: Start) -> None:
