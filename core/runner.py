@@ -10,13 +10,15 @@ from google.adk.apps import ResumabilityConfig
 from google.adk.events.event import Event
 from google.adk.runners import Runner
 from google.adk.sessions import Session
+from google.genai import types
 
 from core.errors import SessionResetError
 from core.fence import Fence
+from core.inputs import answers, as_one, asked_for
 from core.sessions.extent import Extent
 from core.sessions.record import role_of
 from core.sessions.reopening import correction_of
-from core.sessions.service import StoredSession
+from core.sessions.service import SessionService, StoredSession
 from core.sessions.spoken import Spoken
 from core.steps import open_calls
 
@@ -57,11 +59,14 @@ class OneRunner(Runner):
 
     _session: Session | None = None
     _run_id = ""
+    _others = frozenset[str]()
+    _answer: Event | None = None
 
     @property
     def said(self) -> list[Event]:
         """What people and agents have said in the run."""
-        events = _of_run(self._session, self._run_id) if self._session is not None else []
+        events = self._own(self._session) if self._session is not None else []
+        events = [self._answer if self._answer and event.id == self._answer.id else event for event in events]
         return [event for event in events if role_of(event) in ("user", "assistant")]
 
     @property
@@ -87,6 +92,35 @@ class OneRunner(Runner):
         if any(event.invocation_id == correction_of(run_id) for event in self._session.events):
             raise CorrectedError
         return _of_run(self._session, run_id)
+
+    async def resumed(self, message: types.Content) -> list[Event] | None:
+        """Have a message answer what a workflow has asked for, if one waits for that: the run goes on with the one that
+        has asked.
+
+        Returns:
+            What is stored of it from the answer on; None if nothing was asked.
+        """
+        session, run = self._session, self._run_id
+        if isinstance(self.agent, BaseAgent) or not isinstance(session, StoredSession):
+            return None
+        said = Event(author="user", invocation_id=run, content=message)
+        is_new = not _of_run(session, run)
+        chain = asked_for([*session.events, said] if is_new else session.events, run)
+        if not chain:
+            return None
+        service = self.session_service
+        assert isinstance(service, SessionService), "whose the session is"
+        if is_new:
+            await service.append_event(session, said)
+        given = answers(session.events, chain)
+        self._answer = given[-1]
+        self._others = frozenset(event.id for event in session.events if event.invocation_id != run)
+        session.events[:] = as_one(session.events, run, chain, await service.own_words(session, given))
+        return self._own(session)
+
+    def _own(self, session: Session) -> list[Event]:
+        """What is of this run, and not of those that it goes on with."""
+        return [event for event in _of_run(session, self._run_id) if event.id not in self._others]
 
     async def _get_or_create_session(self, **session: Any) -> Session:
         return self._session or await super()._get_or_create_session(**session)

@@ -243,6 +243,7 @@ class AgentRuntime:
                 stored = await runner.stored(run_id, generation, fence, spoken, **whose)
                 if (loaded := runner.extent) is not None:
                     yield StreamEvent("history", history=loaded)
+                stored = await runner.resumed(message) or stored
                 if decisions:
                     message = telling(stored, decisions) or message
                     for ask in _allowed(stored, decisions):

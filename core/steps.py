@@ -17,12 +17,10 @@ from core.asks import QUESTION, Ask, asks_in
 from core.endings import BLOCKED, ended
 from core.errors import ContentBlockedError, ProviderError
 from core.events import StreamEvent
+from core.inputs import INPUT
 from core.models.adapter import NO_CONTENT
 from core.models.attempts import takes_back
 from core.models.code import fenced, written
-
-#: ADK: the name of the call by which a workflow, or a model, asks the user for something.
-_INPUT = "adk_request_input"
 
 
 class Steps:
@@ -101,10 +99,10 @@ class Steps:
     def _tools_in(self, event: Event) -> Iterator[StreamEvent]:
         """The tools that begin with it, and that end. What asks a person is none."""
         for call in event.get_function_calls():
-            if call.name not in (QUESTION, _INPUT):
+            if call.name not in (QUESTION, INPUT):
                 yield self.begun(call.name or "", call.id or "", call.args or {})
         for response in event.get_function_responses():
-            if response.name not in (QUESTION, _INPUT):
+            if response.name not in (QUESTION, INPUT):
                 yield from _tool_end(response)
 
     def _step(self, event: Event) -> int:
@@ -147,7 +145,7 @@ def _visible_text(event: Event) -> str:
         return "\n\n".join(filter(None, map(_answered, event.get_function_responses())))
     if event.content.role == "user":
         return ""
-    asked = [str((call.args or {}).get("message") or "") for call in event.get_function_calls() if call.name == _INPUT]
+    asked = [str((call.args or {}).get("message") or "") for call in event.get_function_calls() if call.name == INPUT]
     parts = [part for part in event.content.parts or [] if not part.thought]
     text = "".join([*map(written, parts), *asked])
     return text.strip("\n") if any(part.executable_code or part.code_execution_result for part in parts) else text

@@ -232,6 +232,21 @@ class SessionService(BaseSessionService):
             session.events[:] = sendable(session.events)
         return event
 
+    async def own_words(self, session: StoredSession, events: Sequence[Event]) -> dict[str, str]:
+        """What people say to the agent in these messages, by their ids, without their names before it.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        c = messages.c
+        query = sa.select(c.event_id, c.content, c.spoken).where(
+            c.session == session.id, c.event_id.in_([event.id for event in events])
+        )
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).all()
+        told = ((row, Spoken.of(row.content, row.spoken)) for row in rows)
+        return {row.event_id: spoken.own if spoken is not None else row.content for row, spoken in told}
+
     async def search(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[Found]:
         """What was said in this life of a session with all of the `words` in it, newest first."""
         c = messages.c

@@ -24,6 +24,12 @@ class Spoken:
     def text(self) -> str:
         return BETWEEN.join(words for _, words in self.parts)
 
+    @property
+    def own(self) -> str:
+        """What is said to the agent, without who says it and what others have said around it."""
+        said = (words.removeprefix(f"{self.people.get(who, who)}: ") for who, words in self.parts if who)
+        return BETWEEN.join(said)
+
     def to_json(self) -> dict[str, Any]:
         """All but the text, which is the event's."""
         return {"people": dict(self.people), "parts": [[who, len(words)] for who, words in self.parts]}

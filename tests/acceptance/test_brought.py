@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from channels import words
 from core.results import RESULT_LIMIT
 from sandbox.models import Asked, Call, Say, Turn
 from tests.acceptance.conftest import Start
@@ -200,3 +201,46 @@ async def test_what_adk_offers_works_as_its_author_expects(start: Start, tmp_pat
 def squeezed(text: str) -> str:
     """Without the lines that are empty."""
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+SHOP = """
+from google.adk.events.request_input import RequestInput
+from google.adk.workflow import Workflow
+from google.genai import types
+
+
+def ask(node_input):
+    yield RequestInput(message="Which size?")
+
+
+def order(node_input):
+    return types.ModelContent(f"Ordered in {node_input}.")
+
+
+root_agent = Workflow(name="shop", edges=[("START", ask, order)])
+"""
+
+
+async def test_what_is_said_next_answers_what_a_workflow_asks_for_until_the_conversation_is_started_over(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "agent.py").write_text(SHOP)
+    bot = await start(AGENT=str(tmp_path / "shop"))
+    here, there = ({platform: platform.talk() for platform in bot.platforms} for _ in range(2))
+
+    async def asked(platform: Platform) -> None:
+        await bot.ask(platform, here[platform], "a shirt, please", "Which size?")
+        await bot.ask(platform, there[platform], "a hat, please", "Which size?")
+        await bot.ask(platform, there[platform], "reset", words.RESET_DONE)
+
+    async def answered(platform: Platform) -> None:
+        await bot.ask(platform, here[platform], "XL", "Ordered in XL.", user="grace")
+        await bot.ask(platform, here[platform], "another one", "Which size?")
+        await bot.ask(platform, there[platform], "M", "Which size?")
+
+    await bot.everywhere(asked)
+    assert await bot.program.end() == 0
+    await bot.start()
+    await bot.everywhere(answered)
+    assert await bot.program.end() == 0
