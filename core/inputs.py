@@ -34,27 +34,31 @@ def asked_for(events: Sequence[Event], run: str) -> dict[str, str]:
     return chain if chain.get(run) else {}
 
 
-def as_one(events: Sequence[Event], run: str, chain: Mapping[str, str], words: Mapping[str, str]) -> list[Event]:
-    """The events as ADK is to see them.
+def as_one(events: Sequence[Event], run: str, stored: Mapping[str, tuple[Event, str]]) -> list[Event]:
+    """The events as ADK is to see them, for a run that was asked for something.
 
     Args:
-        chain: see `asked_for`.
-        words: what people have said, by the ids of the events.
+        stored: the `turning` ones as they were stored, by their ids, and what people have said in them: a workflow
+            knows its calls by the ids that it has given them, which a history has only once.
     """
+    told = [stored[event.id][0] if _asks(event) and event.id in stored else event for event in events]
+    chain = asked_for(told, run)
+    for i, event in enumerate(told):
+        if call := chain.get(event.invocation_id) if is_user_message(event) else "":
+            words = stored[event.id][1] if event.id in stored else ""
+            told[i] = event.model_copy(update={"content": _result(call, words)})
     return [
-        event.model_copy(
-            update={"invocation_id": run}
-            | ({"content": _result(chain[event.invocation_id], words[event.id])} if event.id in words else {})
-        )
-        if event.invocation_id in chain
-        else event
-        for event in events
+        event.model_copy(update={"invocation_id": run}) if event.invocation_id in chain else event for event in told
     ]
 
 
-def answers(events: Sequence[Event], chain: Mapping[str, str]) -> list[Event]:
-    """The messages that answer."""
-    return [event for event in events if chain.get(event.invocation_id) and is_user_message(event)]
+def turning(events: Sequence[Event], chain: Mapping[str, str]) -> list[Event]:
+    """What asks, and what answers."""
+    return [event for event in events if event.invocation_id in chain and (_asks(event) or is_user_message(event))]
+
+
+def _asks(event: Event) -> bool:
+    return any(call.name == INPUT for call in event.get_function_calls())
 
 
 def _result(call: str, words: str) -> types.Content:

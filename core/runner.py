@@ -14,8 +14,9 @@ from google.genai import types
 
 from core.errors import SessionResetError
 from core.fence import Fence
-from core.inputs import answers, as_one, asked_for
+from core.inputs import as_one, asked_for, turning
 from core.sessions.extent import Extent
+from core.sessions.history import is_user_message
 from core.sessions.record import role_of
 from core.sessions.reopening import correction_of
 from core.sessions.service import SessionService, StoredSession
@@ -112,10 +113,10 @@ class OneRunner(Runner):
         assert isinstance(service, SessionService), "whose the session is"
         if is_new:
             await service.append_event(session, said)
-        given = answers(session.events, chain)
-        self._answer = given[-1]
+        turns = turning(session.events, chain)
+        self._answer = next(event for event in _of_run(session, run) if is_user_message(event))
         self._others = frozenset(event.id for event in session.events if event.invocation_id != run)
-        session.events[:] = as_one(session.events, run, chain, await service.own_words(session, given))
+        session.events[:] = as_one(session.events, run, await service.as_stored(session, turns))
         return self._own(session)
 
     def _own(self, session: Session) -> list[Event]:

@@ -24,7 +24,7 @@ from core.sessions.extent import Extent
 from core.sessions.history import is_user_message, sendable
 from core.sessions.lives import begin_generation, begin_life, forget, life_of
 from core.sessions.loading import Life, Loader, opened
-from core.sessions.record import is_state_only, measured, media_size, stored
+from core.sessions.record import is_state_only, measured, media_size, parsed, stored
 from core.sessions.spoken import Spoken
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
@@ -232,20 +232,25 @@ class SessionService(BaseSessionService):
             session.events[:] = sendable(session.events)
         return event
 
-    async def own_words(self, session: StoredSession, events: Sequence[Event]) -> dict[str, str]:
-        """What people say to the agent in these messages, by their ids, without their names before it.
+    async def as_stored(self, session: StoredSession, events: Sequence[Event]) -> dict[str, tuple[Event, str]]:
+        """Messages as they were stored, by their ids: with the ids that their calls had then, and what people say to
+        the agent in each, without their names before it. Without those that cannot be read.
 
         Raises:
             StoreError: the database cannot be read.
         """
         c = messages.c
-        query = sa.select(c.event_id, c.content, c.spoken).where(
+        query = sa.select(c.id, c.event_id, c.event, c.content, c.spoken).where(
             c.session == session.id, c.event_id.in_([event.id for event in events])
         )
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).all()
-        told = ((row, Spoken.of(row.content, row.spoken)) for row in rows)
-        return {row.event_id: spoken.own if spoken is not None else row.content for row, spoken in told}
+        found = dict[str, tuple[Event, str]]()
+        for row in rows:
+            if (event := parsed(row.event, row.id)) is not None:
+                spoken = Spoken.of(row.content, row.spoken)
+                found[row.event_id] = event, row.content if spoken is None else spoken.own
+        return found
 
     async def search(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[Found]:
         """What was said in this life of a session with all of the `words` in it, newest first."""

@@ -235,8 +235,14 @@ async def test_what_is_said_next_answers_what_a_workflow_asks_for_until_the_conv
         await bot.ask(platform, there[platform], "reset", words.RESET_DONE)
 
     async def answered(platform: Platform) -> None:
-        await bot.ask(platform, here[platform], "XL", "Ordered in XL.", user="grace")
+        said = await here[platform].say("XL")
+        await bot.reply(platform, here[platform], lambda text: text == "Ordered in XL.")
+        await here[platform].edit(said, "L")
+        await platform.wait_for(lambda: words.REVISE in here[platform].labels())
+        assert await here[platform].press(words.REVISE)
+        await bot.reply(platform, here[platform], lambda text: text == "Ordered in L.")
         await bot.ask(platform, here[platform], "another one", "Which size?")
+        await bot.ask(platform, here[platform], "S", "Ordered in S.", user="grace")
         await bot.ask(platform, there[platform], "M", "Which size?")
 
     await bot.everywhere(asked)

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from google.adk.agents.context import Context
 from google.adk.events.request_input import RequestInput
-from google.adk.workflow import Workflow
+from google.adk.workflow import FunctionNode, Workflow
 from google.genai import types
 
 from tests.conversation import Converse
@@ -14,11 +15,11 @@ def shop(seen: list[Any]) -> Workflow:
 
     async def size(node_input: types.Content) -> Any:
         seen.append("size")
-        yield RequestInput(message="Which size?")
+        yield RequestInput(message="Which size?", response_schema=None)
 
     async def colour(node_input: Any) -> Any:
         seen.append(node_input)
-        yield RequestInput(message="Which colour?")
+        yield RequestInput(message="Which colour?", response_schema=None)
 
     async def order(node_input: Any) -> types.Content:
         seen.append(node_input)
@@ -41,5 +42,18 @@ async def test_an_answer_that_is_run_once_more_is_given_once_more(converse: Conv
     await talk.events("a shirt", run_id="1")
     await talk.events("XL", run_id="2")
     assert (await talk.events("XL", run_id="2"))[-1].text == "Which colour?"
-    said = [event.content.parts[0].text for event in await talk.history() if event.author == "user"]
-    assert said == ["a shirt", "XL"]
+    said = [event.content for event in await talk.history() if event.author == "user"]
+    assert [part.text for content in said for part in (content and content.parts) or ()] == ["a shirt", "XL"]
+
+
+async def test_a_node_that_runs_again_finds_each_answer_under_the_name_that_it_asks_by(converse: Converse) -> None:
+    async def ask(ctx: Context, node_input: Any) -> Any:
+        if "size" not in ctx.resume_inputs:
+            yield RequestInput(message="Which size?", interrupt_id="size", response_schema=None)
+        else:
+            yield types.ModelContent(f"Ordered in {ctx.resume_inputs['size']}.")
+
+    node = FunctionNode(func=ask, rerun_on_resume=True)
+    talk = await converse(root=Workflow(name="shop", edges=[("START", node)]))
+    told = [(await talk.events(said, run_id=said))[-1].text for said in ("a shirt", "XL", "a hat", "S")]
+    assert told == ["Which size?", "Ordered in XL.", "Which size?", "Ordered in S."]
