@@ -11,9 +11,7 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from core.sessions.history import is_user_message
-
-#: ADK: the name of the call by which a workflow, or a model, asks the user for something.
-INPUT = "adk_request_input"
+from core.sessions.reopening import INPUT
 
 
 def asked_for(events: Sequence[Event], run: str) -> dict[str, str]:
@@ -31,6 +29,8 @@ def asked_for(events: Sequence[Event], run: str) -> dict[str, str]:
             waiting = waiting if answered else []
         elif event.invocation_id in chain:
             waiting += [call.id for call in event.get_function_calls() if call.name == INPUT and call.id]
+            withdrawn = {answer.id for answer in event.get_function_responses()}
+            waiting = [call for call in waiting if call not in withdrawn]
     return chain if chain.get(run) else {}
 
 

@@ -17,10 +17,10 @@ from core.asks import QUESTION, Ask, asks_in
 from core.endings import BLOCKED, ended
 from core.errors import ContentBlockedError, ProviderError
 from core.events import StreamEvent
-from core.inputs import INPUT
 from core.models.adapter import NO_CONTENT
 from core.models.attempts import takes_back
 from core.models.code import fenced, written
+from core.sessions.reopening import INPUT
 
 
 class Steps:

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
 from core.sessions.lives import hold_session
+from core.sessions.reopening import withdraw
 from core.store.schema import approvals, inbox, turns
 from core.turns import STOP, Turns
 from core.waiting import answered_by, is_under_way, is_waiting, readable
@@ -37,20 +38,23 @@ class Halt:
         turn_id: the turn that ran.
         dropped: what waited and will not be answered.
         undecided: the turns whose requests were decided, and are to be decided anew.
+        is_withdrawn: whether a workflow waited for what is said next.
     """
 
     turn_id: str | None = None
     dropped: tuple[Inbound, ...] = ()
     undecided: tuple[str, ...] = ()
+    is_withdrawn: bool = False
 
     def __bool__(self) -> bool:
-        return self.turn_id is not None or bool(self.dropped)
+        return self.turn_id is not None or bool(self.dropped) or self.is_withdrawn
 
 
 async def stop(
     connection: AsyncConnection, turns_: Turns, session_id: str, *, author: str | None, until: float = inf
 ) -> Halt:
-    """End what runs in a session and what waits there; of an `author`, what he has asked for.
+    """End what runs in a session and what waits there; of an `author`, what he has asked for. Where nothing does, no
+    workflow waits for an answer any more.
 
     Args:
         until: what was said after it (seconds since the epoch) goes on.
@@ -73,7 +77,8 @@ async def stop(
     is_theirs = turn is not None and (author is None or author in await _askers(connection, turn, until))
     ended = await turns_.cancel(connection, session_id, STOP) if is_theirs else None
     dropped = tuple(message for row in waiting if (message := readable(row.inbound)))
-    return Halt(ended, dropped, asking)
+    is_withdrawn = turn is None and not waiting and await withdraw(connection, session_id)
+    return Halt(ended, dropped, asking, is_withdrawn)
 
 
 async def stop_turn(connection: AsyncConnection, turns_: Turns, turn_id: str, *, author: str | None) -> Stopped:

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.late import Late
 from core.sessions.history import INTERRUPTED, answering
 from core.sessions.record import columns, measured, parsed, reference, references, to_row
-from core.store.schema import approvals, artifacts, blobs, memories, messages, tool_calls
+from core.store.schema import approvals, artifacts, blobs, memories, messages, sessions, tool_calls
 from core.tokens import estimate
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ else:
 #: ADK: the names of the calls that ask a person.
 _QUESTIONS = ("adk_request_confirmation", "adk_request_credential")
 
+#: ADK: the name of the call by which a workflow, or a model, asks the user for something.
+INPUT = "adk_request_input"
+
 NOT_BEGUN = "interrupted before it began"
+NOT_ANSWERED = "nobody wants to answer this"
 
 
 def correction_of(run_id: str) -> str:
@@ -93,6 +97,28 @@ async def rewind(connection: AsyncConnection, session_id: str, invocation_id: st
         is_used = sa.exists().where(messages.c.session == session_id, mentions)
         unused = (blobs.c.session == session_id) & (blobs.c.hash == digest) & ~is_used
         await connection.execute(sa.delete(blobs).where(unused))
+
+
+async def withdraw(connection: AsyncConnection, session_id: str) -> bool:
+    """Have nobody asked any more for what a workflow waits for (`core.inputs`): what is said next answers nothing.
+
+    Returns:
+        Whether one has waited.
+    """
+    generation = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
+    here = (messages.c.session == session_id) & (messages.c.generation == generation) & messages.c.covers.is_(None)
+    begun = sa.select(sa.func.max(messages.c.id)).where(here, messages.c.role == "user").scalar_subquery()
+    query = sa.select(messages).where(here, messages.c.id > begun).order_by(messages.c.id)
+    said = [_Stored.of(row) for row in await connection.execute(query)]
+    answered = {id_ for row in said for id_ in row.answers}
+    closed = list[_Stored]()
+    for row in said:
+        asked = [call.id for call in row.event.get_function_calls() if call.name == INPUT and call.id]
+        if told := {id_: {"error": NOT_ANSWERED} for id_ in asked if id_ not in answered}:
+            closed.append(_Stored.new(answering(row.event, told), row))
+    if closed:
+        await connection.execute(sa.insert(messages), [row.columns for row in closed])
+    return bool(closed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,6 +243,9 @@ async def test_what_is_said_next_answers_what_a_workflow_asks_for_until_the_conv
         await bot.reply(platform, here[platform], lambda text: text == "Ordered in L.")
         await bot.ask(platform, here[platform], "another one", "Which size?")
         await bot.ask(platform, here[platform], "S", "Ordered in S.", user="grace")
+        await bot.ask(platform, here[platform], "one more", "Which size?")
+        await bot.ask(platform, here[platform], "stop", words.STOPPING)
+        await bot.ask(platform, here[platform], "M", "Which size?")
         await bot.ask(platform, there[platform], "M", "Which size?")
 
     await bot.everywhere(asked)
