@@ -17,6 +17,7 @@ import typer
 from bot import manifest as manifests
 from bot import sandbox
 from bot.commands import commands
+from core import garbage
 from core.errors import ParleyError, SettingsError
 from core.late import Late
 from core.sums import By
@@ -56,6 +57,7 @@ def run() -> None:
     """Run the bot on every platform whose tokens are set; without any, start the sandbox."""
     settings = configuration.load()
     if settings.slack is not None or settings.discord is not None:
+        garbage.hold()
         _run(app.run, settings)
     elif "DYNO" in os.environ:
         raise SettingsError(f"{configuration.NO_TOKENS}: see README.md on how to get them")

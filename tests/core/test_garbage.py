@@ -20,6 +20,7 @@ def _as_before() -> Iterator[None]:
     yield
     gc.set_threshold(*thresholds)
     gc.unfreeze()
+    gc.enable()
 
 
 @pytest.mark.usefixtures("_as_before")
@@ -31,6 +32,14 @@ def test_what_stands_stays_and_what_a_turn_left_behind_goes() -> None:
     garbage.collect()
     assert left() is None
     assert standing.itself is standing
+
+
+@pytest.mark.usefixtures("_as_before")
+def test_nothing_is_looked_through_while_a_process_starts() -> None:
+    garbage.hold()
+    assert not gc.isenabled()
+    garbage.settle()
+    assert gc.isenabled()
 
 
 @pytest.mark.usefixtures("_as_before")
