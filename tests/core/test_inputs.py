@@ -7,7 +7,8 @@ from google.adk.events.request_input import RequestInput
 from google.adk.workflow import FunctionNode, Workflow
 from google.genai import types
 
-from tests.conversation import Converse
+from core.sessions.reopening import reopen, rewind
+from tests.conversation import SESSION, Converse
 
 
 def shop(seen: list[Any]) -> Workflow:
@@ -57,3 +58,40 @@ async def test_a_node_that_runs_again_finds_each_answer_under_the_name_that_it_a
     talk = await converse(root=Workflow(name="shop", edges=[("START", node)]))
     told = [(await talk.events(said, run_id=said))[-1].text for said in ("a shirt", "XL", "a hat", "S")]
     assert told == ["Which size?", "Ordered in XL.", "Which size?", "Ordered in S."]
+
+
+async def test_an_answer_that_does_not_fit_fails_and_what_is_said_instead_of_it_is_taken(converse: Converse) -> None:
+    async def ask(node_input: Any) -> Any:
+        yield RequestInput(message="How many?", response_schema=int)
+
+    async def order(node_input: int) -> types.Content:
+        return types.ModelContent(f"Ordered {node_input}.")
+
+    talk = await converse(root=Workflow(name="shop", edges=[("START", ask, order)]))
+    await talk.events("shirts", run_id="1")
+    assert (await talk.events("some", run_id="2"))[-1].error is not None
+    async with talk.database.write() as connection:  # as for a question that was edited
+        await rewind(connection, SESSION, "2", keeps_question=False)
+    assert (await talk.events("3", run_id="2"))[-1].text == "Ordered 3."
+
+
+async def test_a_run_that_broke_off_behind_an_answer_goes_on_from_there(converse: Converse) -> None:
+    seen = list[str]()
+
+    async def ask(node_input: Any) -> Any:
+        seen.append("asked")
+        yield RequestInput(message="Which size?", response_schema=None)
+
+    async def order(node_input: str) -> types.Content:
+        seen.append(node_input)
+        if len(seen) == 2:
+            raise OSError("the shop is closed")
+        return types.ModelContent(f"Ordered in {node_input}.")
+
+    talk = await converse(root=Workflow(name="shop", edges=[("START", ask, order)]))
+    await talk.events("a shirt", run_id="1")
+    assert (await talk.events("XL", run_id="2"))[-1].error is not None
+    async with talk.database.write() as connection:
+        await reopen(connection, SESSION, "2")
+    assert (await talk.events("XL", run_id="2"))[-1].text == "Ordered in XL."
+    assert seen == ["asked", "XL", "XL"]
