@@ -14,9 +14,10 @@ from core.sessions.history import is_user_message
 from core.sessions.reopening import INPUT
 
 
-def asked_for(events: Sequence[Event], run: str) -> dict[str, str]:
+def asked_for(events: Sequence[Event], run: str, workflow: str) -> dict[str, str]:
     """The runs that one goes on with, oldest first, and itself; with each but the first, the id of the call that it
-    answers. Empty for a run that was not asked for anything, or of which nothing is stored.
+    answers. Empty for a run that was not asked for anything by the workflow of that name, or of which nothing
+    is stored.
     """
     chain = dict[str, str]()
     waiting = list[str]()
@@ -28,13 +29,14 @@ def asked_for(events: Sequence[Event], run: str) -> dict[str, str]:
             chain = {**chain, event.invocation_id: answered} if answered else {event.invocation_id: ""}
             waiting = waiting if answered else []
         elif event.invocation_id in chain:
-            waiting += [call.id for call in event.get_function_calls() if call.name == INPUT and call.id]
+            calls = event.get_function_calls() if (event.node_info.path or "").startswith(f"{workflow}@") else []
+            waiting += [call.id for call in calls if call.name == INPUT and call.id]
             withdrawn = {answer.id for answer in event.get_function_responses()}
             waiting = [call for call in waiting if call not in withdrawn]
     return chain if chain.get(run) else {}
 
 
-def as_one(events: Sequence[Event], run: str, stored: Mapping[str, tuple[Event, str]]) -> list[Event]:
+def as_one(events: Sequence[Event], run: str, workflow: str, stored: Mapping[str, tuple[Event, str]]) -> list[Event]:
     """The events as ADK is to see them, for a run that was asked for something.
 
     Args:
@@ -42,7 +44,7 @@ def as_one(events: Sequence[Event], run: str, stored: Mapping[str, tuple[Event, 
             knows its calls by the ids that it has given them, which a history has only once.
     """
     told = [stored[event.id][0] if _asks(event) and event.id in stored else event for event in events]
-    chain = asked_for(told, run)
+    chain = asked_for(told, run, workflow)
     for i, event in enumerate(told):
         if call := chain.get(event.invocation_id) if is_user_message(event) else "":
             words = stored[event.id][1] if event.id in stored else ""

@@ -106,7 +106,7 @@ class OneRunner(Runner):
             return None
         said = Event(author="user", invocation_id=run, content=message)
         is_new = not _of_run(session, run)
-        chain = asked_for([*session.events, said] if is_new else session.events, run)
+        chain = asked_for([*session.events, said] if is_new else session.events, run, self.agent.name)
         if not chain:
             return None
         service = self.session_service
@@ -116,7 +116,7 @@ class OneRunner(Runner):
         turns = turning(session.events, chain)
         self._answer = next(event for event in _of_run(session, run) if is_user_message(event))
         self._others = frozenset(event.id for event in session.events if event.invocation_id != run)
-        session.events[:] = as_one(session.events, run, await service.as_stored(session, turns))
+        session.events[:] = as_one(session.events, run, self.agent.name, await service.as_stored(session, turns))
         return self._own(session)
 
     def _own(self, session: Session) -> list[Event]:

@@ -1,12 +1,15 @@
 """What a workflow asks for is answered by what is said next, and the run goes on where it waits."""
 
+from dataclasses import replace
 from typing import Any
 
 from google.adk.agents.context import Context
+from google.adk.apps import App
 from google.adk.events.request_input import RequestInput
 from google.adk.workflow import FunctionNode, Workflow
 from google.genai import types
 
+from core.runtime import AgentRuntime
 from core.sessions.reopening import reopen, rewind
 from tests.conversation import SESSION, Converse
 
@@ -95,3 +98,16 @@ async def test_a_run_that_broke_off_behind_an_answer_goes_on_from_there(converse
         await reopen(connection, SESSION, "2")
     assert (await talk.events("XL", run_id="2"))[-1].text == "Ordered in XL."
     assert seen == ["asked", "XL", "XL"]
+
+
+async def test_what_one_workflow_has_asked_for_another_one_is_not_told(converse: Converse) -> None:
+    talk = await converse(root=shop([]))
+    await talk.events("a shirt", run_id="1")
+
+    async def desk(node_input: types.Content) -> types.Content:
+        return types.ModelContent("We are open.")
+
+    app = App(name=talk.runtime.app.name, root_agent=Workflow(name="office", edges=[("START", desk)]))
+    elsewhere = replace(talk, runtime=AgentRuntime(app, talk.sessions))
+    assert (await elsewhere.events("XL", run_id="2"))[-1].text == "We are open."
+    assert (await talk.events("a hat", run_id="3"))[-1].text == "Which size?"
