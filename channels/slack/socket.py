@@ -1,6 +1,7 @@
 """The Socket Mode connections: kept by slack_sdk, and watched here."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,6 +14,8 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 
 from channels.slack.proof import Proof
+
+log = logging.getLogger(__name__)
 
 #: Seconds between pings; a socket that answers none of so many is given up.
 PING_INTERVAL = 5.0
@@ -152,6 +155,8 @@ class Socket:
         self._under_way.add(task)
         try:
             await handler.handle(client, request)
+        except ConnectionError:  # what is kept is known when it comes again
+            log.info("the socket is gone on which something was to be acknowledged: Slack brings it again")
         finally:
             self._under_way.discard(task)
 
