@@ -31,6 +31,7 @@ from core.runtime import AgentRuntime
 from core.sessions.adoption import adopt
 from core.sessions.service import SessionService
 from core.store.database import Database
+from core.store.retrying import retried
 from core.summarizer import Summarizer
 from core.tokens import TokenCounter
 from core.turn import Turn
@@ -60,7 +61,7 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
         home = crew.agents.default
         desk.inbox.app = desk.conversations.app = home
         desk.conversations.models = crew.agents.known[home].models
-        await adopt(database, crew.agents)
+        await retried(lambda: adopt(database, crew.agents), what="what others were told")
         desk.conversations.agents.come(crew.agents)
         if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
@@ -101,7 +102,8 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
                 await compaction.beside(turn, answerer.answer)
 
         await asyncio.to_thread(_warm)
-        await adopt(database, crew.agents)  # again: a message may have been kept under the old name in that very moment
+        # again: a message may have been kept under the old name in that very moment
+        await retried(lambda: adopt(database, crew.agents), what="what others were told")
         yield Answers(answer, answerer.reshow, answerer.reask)
 
 

@@ -58,6 +58,9 @@ else:  # what is configured; and what answers, while the channels connect
 
 log = logging.getLogger(__name__)
 
+#: Seconds between one try at the database and the next when the bot starts.
+BEGIN_PAUSES = (0.2, 0.5, 1.0, 1.5, 2.0)
+
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run every channel that has its tokens, until `stop` is set; then end what is under way.
@@ -110,7 +113,8 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
         database = Database(settings.database, connections=settings.database_connections)
         stack.enter_context(held(database))
         stack.push_async_callback(database.aclose)
-        await prepare(database)
+        # one that is just being started again is waited for, and one that is not there is told of soon
+        await retried(lambda: prepare(database), what="the database", pauses=BEGIN_PAUSES)
         prices = Prices(settings.prices_file)
         spending = Spending(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
@@ -123,7 +127,8 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
         retention = Retention(database, prices, days=settings.retention_days)
         await stack.enter_async_context(_beside(retention.run(), name="retention"))
         # What is said is kept under the name that all was kept under before; if the agent has another, it adopts all.
-        agents = Agents.expected(await home(database) or settings.agent_name)
+        before = await retried(lambda: home(database), what="the agent of before")
+        agents = Agents.expected(before or settings.agent_name)
         turns, channels = Turns(database, lease, agents=agents), dict[str, Channel]()
         answers: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
         stack.callback(answers.cancel)

@@ -82,8 +82,10 @@ def names(text: str) -> list[str]:
 
 def history_fault(messages: Sequence[tuple[str, str]]) -> str:
     """What is wrong with a conversation as the model gets it: questions and their answers by turns, in whichever order,
-    each once, and at its end the question that is to be answered.
+    each once, and at its end the question that is to be answered. Before all else, there may be a summary.
     """
+    if messages and not _FRAME.sub("", messages[0][1]).strip():
+        messages = messages[1:]
     if [role for role, _ in messages] != ["user", "assistant"] * (len(messages) // 2) + ["user"]:
         return f"roles: {[role for role, _ in messages]}"
     asked = [names(text) for role, text in messages if role == "user"]

@@ -15,8 +15,8 @@ from core.store.schema import inbox, messages, turns
 from sandbox.models import Asked, Say
 from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
-from tests.acceptance.conftest import Start
-from tests.acceptance.platforms import Platform
+from tests.acceptance.conftest import Start, With
+from tests.acceptance.platforms import Platform, Slack
 from tests.acceptance.test_life import talks
 
 STORY = " ".join(f"word-{number}" for number in range(200))
@@ -90,3 +90,24 @@ async def ends(url: str) -> tuple[int, set[str], int]:
         told = (await connection.execute(sa.select(sa.func.count()).where(messages.c.content == STORY))).scalar_one()
     await database.aclose()
     return len(states), set(states), told
+
+
+async def test_who_starts_while_the_database_does_waits_for_it(
+    program: With, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str
+) -> None:
+    platform = Slack(slack)
+    addresses = {"DATABASE_URL": postgres, "MODEL": "openai/m", "OPENAI_BASE_URL": "http://127.0.0.1:1"}
+    bot = program({**platform.settings, **addresses})
+    await asyncio.to_thread(postgres_server.stop)
+    try:
+        await bot.start()
+        async with asyncio.timeout(30):
+            while "trying again" not in bot.log:  # noqa: ASYNC110 - a file tells nobody
+                await asyncio.sleep(0.02)
+    finally:
+        await asyncio.to_thread(postgres_server.start)
+    try:
+        await platform.wait_for(lambda: platform.is_connected, timeout=60)
+        assert await bot.end() == 0
+    finally:
+        await bot.aclose()

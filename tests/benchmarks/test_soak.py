@@ -14,6 +14,7 @@ from benchmarks.soak.run import Load
 from benchmarks.soak.script import Verdict, answer, could_not_wait, disordered, history_fault, judge, names
 from channels.channel import Said
 from channels.context import framed
+from core.frames import frame
 from tests.inbounds import inbound
 
 IDS = ("s1-0", "s1-1", "s1-2")
@@ -69,6 +70,7 @@ def test_a_text_that_is_cut_or_stands_beside_or_in_place_of_an_answer_is_wrong(t
 def test_a_history_has_each_question_once_with_its_answer() -> None:
     well = [("user", "Ada: s1-0"), ("assistant", answer(["s1-0"])), ("user", "Ada: s1-1\n\nAda: s1-2")]
     assert history_fault(well) == ""
+    assert history_fault([("user", frame("A summary", ["| They spoke of s1-0."])), *well]) == ""
     assert history_fault([*well, well[-1]])
     assert history_fault([well[0], ("assistant", "no"), well[2]])
     assert disordered(["s1-1", "s1-2", "s1-0"]) == (("s1-0", "s1-1"), ("s1-0", "s1-2"))
