@@ -115,7 +115,7 @@ async def test_commands_buttons_files_and_reactions_are_those_of_the_platforms(p
     assert (await (await fetched.value).path()).read_bytes() == b"hello"
 
     own = page.locator("#slack .messages > .message").last
-    await own.locator(".head").first.hover()  # over an answer below it, it is that one's buttons that show
+    await own.hover(position={"x": 5, "y": 5})  # over an answer below it, it is that one's buttons that show
     await own.locator("> .tools").get_by_label("More").click()
     await own.locator("> .tools").get_by_role("button", name="Ask about this").click()
     dialog = page.get_by_role("dialog")
