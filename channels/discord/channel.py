@@ -29,11 +29,11 @@ from channels.discord.settings import DiscordSettings
 from channels.discord.shards import Shards, shard_of
 from channels.discord.surface import DiscordSurface
 from channels.discord.visits import Visits
-from channels.discord.work import Work
 from channels.downloads import Check, Fetched
 from channels.gaps import Bounds, Gaps
 from channels.intake import Intake
 from channels.seal import Seal
+from channels.work import Work
 from core.background import Background
 from core.errors import ParleyError, SettingsError, SurfaceError
 from core.inbound import Attachment, Inbound

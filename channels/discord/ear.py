@@ -24,9 +24,9 @@ from channels.discord.hearing import (
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import headline
 from channels.discord.visits import Visits
-from channels.discord.work import Work
 from channels.gaps import Gaps
 from channels.intake import MOMENT, Call, Intake
+from channels.work import Work
 from core.conversations import Conversations
 from core.errors import StoreError, SurfaceError
 from core.secrets import traced

@@ -27,8 +27,8 @@ from channels.discord.hearing import (
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import headline, quoted
 from channels.discord.visits import Visits
-from channels.discord.work import Work
 from channels.seal import Seal
+from channels.work import Work
 from core.conversations import Conversations
 from core.errors import StoreError, SurfaceError
 from core.inbound import Attachment, storable

@@ -16,6 +16,7 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
 from channels.slack.proof import Proof
+from channels.work import Work
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class Requests:
         self._verifier = SignatureVerifier(signing_secret)
         self._proof = proof
         self._is_open = False
-        self._under_way: set[asyncio.Task[BoltResponse]] = set()
+        self._work = Work()
 
     @property
     def routes(self) -> Sequence[web.AbstractRouteDef]:
@@ -73,12 +74,7 @@ class Requests:
         self._is_open = False
         if self._proof is not None:
             await self._proof.end()
-        if self._under_way:
-            _, late = await asyncio.wait(self._under_way, timeout=CLOSE_SECONDS)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=CLOSE_SECONDS)
+        await self._work.end(CLOSE_SECONDS)
 
     async def _take(self, request: web.Request) -> web.Response:
         """Answer a request in time. What is not done by then is done all the same, and Slack brings it again.
@@ -98,12 +94,9 @@ class Requests:
         if retry := request.headers.get("x-slack-retry-num"):
             log.info("Slack brings a request again, for the %s. time", retry)
         task = asyncio.create_task(self._dispatch(request), name="slack request")
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._work.watch(task)
         await asyncio.wait([task], timeout=ANSWER_SECONDS)
-        if not task.done():
-            return web.Response(status=503)
-        if task.cancelled():
+        if not task.done() or task.cancelled():
             return web.Response(status=503)
         return await to_aiohttp_response(task.result())
 

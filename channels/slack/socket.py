@@ -14,6 +14,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 
 from channels.slack.proof import Proof
+from channels.work import Work
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Socket:
         self._client: SocketModeClient | None = None
         self._line: _Line | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._work = Work()
 
     @property
     def heard_at(self) -> float:
@@ -139,10 +140,9 @@ class Socket:
         with suppress(Exception):
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await client.close()
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=CLOSE_TIMEOUT)
+        await self._work.end(CLOSE_TIMEOUT)
         tasks = [self._connecting, client.message_processor, client.current_session_monitor, client.message_receiver]
-        for task in (left := [*self._under_way, *(task for task in tasks if task is not None)]):
+        for task in (left := [task for task in tasks if task is not None]):
             task.cancel()
         await asyncio.wait(left, timeout=CLOSE_TIMEOUT)
         await client.aiohttp_client_session.close()
@@ -150,15 +150,11 @@ class Socket:
 
     async def _take(self, handler: AsyncSocketModeHandler, client: Any, request: Any) -> None:
         """Have Bolt take what Slack brings. slack_sdk (3.47) has each taken by a task that it lets go of."""
-        task = asyncio.current_task()
-        assert task is not None, "a coroutine runs in a task"
-        self._under_way.add(task)
-        try:
-            await handler.handle(client, request)
-        except ConnectionError:  # what is kept is known when it comes again
-            log.info("the socket is gone on which something was to be acknowledged: Slack brings it again")
-        finally:
-            self._under_way.discard(task)
+        with self._work.under_way():
+            try:
+                await handler.handle(client, request)
+            except ConnectionError:  # what is kept is known when it comes again
+                log.info("the socket is gone on which something was to be acknowledged: Slack brings it again")
 
     async def _greet(self, client: Any, message: Mapping[str, Any], _raw: str | None = None) -> None:
         line = client.current_session

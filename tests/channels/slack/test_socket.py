@@ -106,7 +106,7 @@ async def test_who_hangs_up_does_not_wait_for_what_will_not_end(
     await socket.open()
     task = asyncio.create_task(stubborn())
     await asyncio.sleep(0)
-    socket._under_way.add(task)
+    socket._work.watch(task)
     async with asyncio.timeout(5):
         await socket.close()
     assert not task.done()

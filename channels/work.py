@@ -1,4 +1,4 @@
-"""What is being done about an event: discord.py keeps no account of the tasks in which it tells of them."""
+"""What is being done about an event: a client keeps no account of the tasks in which it tells of them."""
 
 import asyncio
 from collections.abc import Iterator
@@ -21,12 +21,17 @@ class Work:
     def under_way(self) -> Iterator[asyncio.Task[Any]]:
         """To be entered by the task that does it, which it gives."""
         task = asyncio.current_task()
-        assert task is not None, "discord.py runs each event in a task"
+        assert task is not None, "a client runs each event in a task"
         self._tasks.add(task)
         try:
             yield task
         finally:
             self._tasks.discard(task)
+
+    def watch(self, task: asyncio.Task[Any]) -> None:
+        """A task of one's own that does it, from before it begins."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def end(self, seconds: float) -> None:
         """Wait for what is under way, but no longer than so many seconds; what is not done then is cancelled."""
