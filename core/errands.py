@@ -6,7 +6,8 @@ another one does.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +47,18 @@ class Errands:
         self._database = database
         self._lease = lease
 
-    async def keep(self, channel: str, errand: Errand) -> bool:
-        """Keep it, for this worker to do; whether it was not here before.
-
-        Raises:
-            StoreError: it could not be kept.
+    async def keep(self, channel: str, errand: Errand, *, within: float) -> bool:
+        """Keep it, for this worker to do; whether it was not here before. What cannot be kept within so many seconds is
+        done all the same, and by nobody else.
         """
+        try:
+            async with asyncio.timeout(within):
+                return await self._keep(channel, errand)
+        except (StoreError, TimeoutError) as error:
+            log.warning("what somebody asks for is not kept until it is done: %s", traced(error))
+            return True
+
+    async def _keep(self, channel: str, errand: Errand) -> bool:
         row = {
             "key": errand.key,
             "channel": channel,
@@ -62,6 +69,16 @@ class Errands:
         async with self._database.write() as connection:
             new = insert_of(connection.dialect.name, errands).values(row).on_conflict_do_nothing()
             return (await connection.execute(new.returning(errands.c.key))).first() is not None
+
+    @asynccontextmanager
+    async def doing(self, errand: Errand) -> AsyncIterator[None]:
+        """Do it within, after which it is forgotten; what is broken off is left to another worker."""
+        try:
+            yield
+        except Exception:
+            await self.done(errand)
+            raise
+        await self.done(errand)
 
     async def done(self, errand: Errand) -> None:
         """Forget it. Where the database is away, it may be done once more."""

@@ -3,7 +3,6 @@
 Discord: it tells of an interaction once, and waits for 3 seconds to hear that it was received.
 """
 
-import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -98,12 +97,7 @@ class Deeds:
         """
         if self._desk.door.admits(_who(deed.asker), deed.asker.spot) is not Admission.ADMITTED:
             return True
-        try:
-            async with asyncio.timeout(within):
-                return await self._desk.errands.keep(NAME, self._errand(deed))
-        except (StoreError, TimeoutError) as error:
-            log.warning("what somebody asks for is not kept until it is done: %s", traced(error))
-            return True
+        return await self._desk.errands.keep(NAME, self._errand(deed), within=within)
 
     def _errand(self, deed: Deed) -> Errand:
         return Errand(deed.asker.event_key, {"deed": self._seal.close(json.dumps(deed.to_json()))})
@@ -120,14 +114,11 @@ class Deeds:
             await self._desk.errands.done(errand)
 
     async def _do(self, deed: Deed, errand: Errand, *, is_again: bool) -> None:
-        try:
-            await self._attempt(deed, is_again=is_again)
-        except SurfaceError as error:
-            log.error("who has asked for something cannot be told: %s", error)
-        except Exception:
-            await self._desk.errands.done(errand)
-            raise
-        await self._desk.errands.done(errand)
+        async with self._desk.errands.doing(errand):
+            try:
+                await self._attempt(deed, is_again=is_again)
+            except SurfaceError as error:
+                log.error("who has asked for something cannot be told: %s", error)
 
     async def _attempt(self, deed: Deed, *, is_again: bool) -> None:
         if deed.does == "press":

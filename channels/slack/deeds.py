@@ -26,7 +26,6 @@ from channels.slack.visits import Seen, Visits
 from channels.words import Words
 from core.errands import Errand
 from core.errors import StoreError, SurfaceError
-from core.secrets import traced
 
 log = logging.getLogger(__name__)
 
@@ -90,22 +89,13 @@ class Deeds:
     async def _kept(self, body: Mapping[str, Any]) -> Errand | None:
         """What somebody has asked for, kept until it is done if that can be; nothing if it was here before."""
         errand = Errand(f"{NAME}:{_key_of(body)}", {"body": self._seal.close(json.dumps(body))})
-        try:
-            async with asyncio.timeout(KEEP_SECONDS):
-                return errand if await self._desk.errands.keep(NAME, errand) else None
-        except (StoreError, TimeoutError) as error:
-            log.warning("what somebody does is not kept until it is done: %s", traced(error))
-            return errand
+        return errand if await self._desk.errands.keep(NAME, errand, within=KEEP_SECONDS) else None
 
     async def _do(self, errand: Errand, body: Mapping[str, Any]) -> None:
         """Do what somebody has asked for, if he may; what is broken off before that is left to another worker."""
-        try:
+        async with self._desk.errands.doing(errand):
             if (deed := self._deed(body)) is not None and (seen := await self._seen_to_do(body)) is not None:
                 await deed(seen)
-        except Exception:
-            await self._desk.errands.done(errand)
-            raise
-        await self._desk.errands.done(errand)
 
     async def _seen_to_do(self, body: Mapping[str, Any]) -> Seen | None:
         """Who does something, and where, if he may; who may not, or cannot be seen, is told."""

@@ -90,7 +90,7 @@ async def test_one_that_cannot_be_kept_is_done_all_the_same(
         await talk.say("one")
         await says(talk, "one")
         await talk.bot.settled(1)
-        monkeypatch.setattr(errands.Errands, "keep", away)
+        monkeypatch.setattr(errands.Errands, "_keep", away)
         await choose(sandbox)
         await sandbox.wait_for(lambda: told(sandbox))
 
