@@ -53,15 +53,19 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
         stack.push_async_callback(choice.aclose)
         check_prices(settings, prices, choice.asked)
         watching = list[BasePlugin]()
-        if FEED in os.environ:
+        if (page := os.environ.get(FEED)) is not None:
             from bot.feed import feeding  # noqa: PLC0415 - only the sandbox asks for it
 
-            watching = await stack.enter_async_context(feeding(database, prices))
+            watching.append(await stack.enter_async_context(feeding(page, database, prices)))
         crew = make_crew(settings, choice, Journal(database), watching)
         home = crew.agents.default
         desk.inbox.app = desk.conversations.app = home
         desk.conversations.models = crew.agents.known[home].models
-        await retried(lambda: adopt(database, crew.agents), what="what others were told")
+
+        async def adopting() -> None:
+            await retried(lambda: adopt(database, crew.agents), what="the conversations of an agent that is gone")
+
+        await adopting()
         desk.conversations.agents.come(crew.agents)
         if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
@@ -102,8 +106,7 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
                 await compaction.beside(turn, answerer.answer)
 
         await asyncio.to_thread(_warm)
-        # again: a message may have been kept under the old name in that very moment
-        await retried(lambda: adopt(database, crew.agents), what="what others were told")
+        await adopting()  # again: a message may have been kept under the old name in that very moment
         yield Answers(answer, answerer.reshow, answerer.reask)
 
 

@@ -7,7 +7,6 @@ says what goes over the line. No turn waits for it.
 import asyncio
 import json
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -21,7 +20,6 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.models import LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
 
-from bot.process import FEED
 from core.metering import calls_in
 from core.models.messages import convert_messages
 from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, ToolResult
@@ -43,15 +41,12 @@ Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def feeding(database: Database, prices: Prices) -> AsyncIterator[list[BasePlugin]]:
-    """What tells the page, as long as this is entered; nothing, unless the sandbox has asked for it."""
-    if FEED not in os.environ:
-        yield []
-        return
-    feed = Feed(os.environ[FEED], database, prices)
+async def feeding(address: str, database: Database, prices: Prices) -> AsyncIterator[BasePlugin]:
+    """What tells the page of the sandbox at `address`, as long as this is entered."""
+    feed = Feed(address, database, prices)
     task = asyncio.create_task(feed.keep(), name="feed")
     try:
-        yield [feed]
+        yield feed
     finally:
         task.cancel()
         await asyncio.wait([task])

@@ -6,7 +6,6 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 import typer
 
@@ -14,7 +13,7 @@ from bot import logs, tables
 from bot import settings as configuration
 from core import exported
 from core.errors import SettingsError, StoreError
-from core.export import pieces
+from core.export import Form, pieces
 from core.forgetting import Forgetting, Survey, Wish, wipe
 from core.prices import Prices
 from core.store.database import Database
@@ -26,7 +25,7 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
     """Print what is stored of a conversation."""
 
     async def work(database: Database, settings: configuration.Settings) -> None:
-        form: Literal["md", "json"] = "json" if as_json else "md"
+        form: Form = "json" if as_json else "md"
         is_empty = True
         with tables.progress("reading it"):
             async with aclosing(pieces(database, session, form, Prices(settings.prices_file))) as told:

@@ -346,11 +346,8 @@ class Commands:
     def _given(self, name: Name, say: Words) -> list[str]:
         """In which ways a command is given."""
         behind = f" [{say(_BEHIND[name])}]" if name in _BEHIND else ""
-        said, typed = (
-            [] if name in PRIVATE else [name],
-            [self._ways.slashes[name]] if name in self._ways.slashes else [],
-        )
-        return [f"`{way}{behind}`" for way in [*said, *typed]]
+        said, typed = None if name in PRIVATE else name, self._ways.slashes.get(name)
+        return [f"`{way}{behind}`" for way in (said, typed) if way]
 
     def _take_back(self, dropped: Sequence[Inbound]) -> None:
         """What was dropped waits no more."""

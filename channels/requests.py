@@ -53,7 +53,7 @@ def request_text(approval: Approval, say: Words, *, is_void: bool = False) -> st
         is_void: whether there is nothing to decide any more, though nobody has.
     """
     given = _written(approval.arguments)
-    shown = _fitting(approval.arguments)
+    shown = _fitting(given, approval.arguments)
     more = len(given) - len(shown)
     fence = "`" * max(3, 1 + max(map(len, regex.findall("`+", shown)), default=0))
     parts = [
@@ -81,9 +81,11 @@ def _written(arguments: Mapping[str, Any]) -> str:
     return seen
 
 
-def _fitting(arguments: Mapping[str, Any]) -> str:
-    """As much of them as there is room for. Where that is not all, no text hides the others: each is cut."""
-    shown = _written(arguments)
+def _fitting(given: str, arguments: Mapping[str, Any]) -> str:
+    """As much of them, as they are written, as there is room for. Where that is not all, no text hides the others: each
+    is cut.
+    """
+    shown = given
     for most in _CUTS:
         if len(shown) <= MOST:
             break

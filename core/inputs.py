@@ -25,9 +25,10 @@ def asked_for(events: Sequence[Event], run: str, workflow: str) -> dict[str, str
         if run in chain:
             break
         if is_user_message(event) and event.invocation_id not in chain:
-            answered = waiting.pop(0) if waiting else ""
-            chain = {**chain, event.invocation_id: answered} if answered else {event.invocation_id: ""}
-            waiting = waiting if answered else []
+            if waiting:
+                chain[event.invocation_id] = waiting.pop(0)
+            else:
+                chain = {event.invocation_id: ""}
         elif event.invocation_id in chain:
             calls = event.get_function_calls() if (event.node_info.path or "").startswith(f"{workflow}@") else []
             waiting += [call.id for call in calls if call.name == INPUT and call.id]
