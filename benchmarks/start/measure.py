@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 
+from benchmarks.soak.places import Discord, Slack, shown
 from benchmarks.start.contenders import HERE, Contender
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
@@ -29,7 +30,7 @@ class Figures:
 
     Attributes:
         ready: until it says that it is ready, or, if it says nothing of it, is connected.
-        answered: until the first message is answered, which is said as soon as it is connected.
+        answered: until the first message is answered, which is said when it is ready.
         cpu: what it has used of the processor by then.
         rss, pss: what it has of memory when nothing has been said for a while.
     """
@@ -41,51 +42,9 @@ class Figures:
     pss: float
 
 
-class _Slack:
-    def __init__(self) -> None:
-        self.sandbox = SlackSandbox()
-
-    @property
-    def settings(self) -> dict[str, str]:
-        its = self.sandbox
-        return {"SLACK_API_URL": its.api_url, "SLACK_BOT_TOKEN": its.bot_token, "SLACK_APP_TOKEN": its.app_token}
-
-    async def answered(self) -> None:
-        """Somebody asks something; wait until he is answered."""
-        its = self.sandbox
-        await its.say("ada", "general", f"<@{its.bot_user_id}> hello")
-
-        def is_answered() -> bool:
-            return any(_ANSWER in said.text for said in its.messages("general") if said.user == its.bot_user_id)
-
-        await its.wait_for(is_answered, timeout=_PATIENCE)
-
-
-class _Discord:
-    def __init__(self) -> None:
-        self.sandbox = DiscordSandbox()
-
-    @property
-    def settings(self) -> dict[str, str]:
-        its = self.sandbox
-        addresses = {"DISCORD_API_URL": its.api_url, "DISCORD_GATEWAY_URL": its.gateway_url}
-        return {**addresses, "DISCORD_BOT_TOKEN": its.bot_token}
-
-    async def answered(self) -> None:
-        its = self.sandbox
-        await its.say("ada", "general", f"<@{its.bot_id}> hello")
-
-        def is_answered() -> bool:
-            return any(_ANSWER in said.text for said in its.messages("general") if said.author.id == its.bot_id)
-
-        await its.wait_for(is_answered, timeout=_PATIENCE)
-
-
-_PLATFORMS: dict[str, list[type[_Slack] | type[_Discord]]] = {
-    "slack": [_Slack],
-    "discord": [_Discord],
-    "both": [_Slack, _Discord],
-}
+def _platforms(wanted: str) -> list[Slack | Discord]:
+    platforms: list[Slack | Discord] = [Slack(SlackSandbox()), Discord(DiscordSandbox())]
+    return [platform for platform in platforms if wanted in (platform.name, "both")]
 
 
 async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -> Figures:
@@ -98,10 +57,12 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -
         folder = Path(stack.enter_context(TemporaryDirectory()))
         model = await stack.enter_async_context(ScriptedOpenAI(lambda _asked: _ANSWER))
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "PORT": "0"}
-        places = [make() for make in _PLATFORMS[platform]]
-        for place in places:
-            await stack.enter_async_context(place.sandbox)
-            settings |= place.settings
+        platforms = _platforms(platform)
+        for each in platforms:
+            await stack.enter_async_context(each.sandbox)
+            settings |= each.settings
+            if isinstance(each, Discord):  # who is not told by Discord where its gateway is
+                settings["DISCORD_GATEWAY_URL"] = each.sandbox.gateway_url
         command = contender.command(platform, folder, settings)
         environment = {**os.environ, "PYTHONPATH": HERE, **settings, **contender.more(folder)}
         output = folder / "output"
@@ -111,9 +72,9 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -
         process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=environment, stdout=out, stderr=out)
         try:
             async with asyncio.timeout(_PATIENCE):
-                await (_says(output, contender.ready) if contender.ready else _connected(places))
+                await (_says(output, contender.ready) if contender.ready else _connected(platforms))
                 ready = monotonic() - began
-                await asyncio.gather(*(place.answered() for place in places))
+                await asyncio.gather(*map(_answered, platforms))
                 answered, cpu = monotonic() - began, _cpu(process.pid)
             await asyncio.sleep(idle)
             return Figures(ready, answered, cpu, *_memory(process.pid))
@@ -125,9 +86,16 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE) -
             await process.wait()
 
 
-async def _connected(places: Sequence[_Slack | _Discord]) -> None:
-    for place in places:
-        await place.sandbox.wait_connected(_PATIENCE)
+async def _connected(platforms: Sequence[Slack | Discord]) -> None:
+    for platform in platforms:
+        await platform.sandbox.wait_connected(_PATIENCE)
+
+
+async def _answered(platform: Slack | Discord) -> None:
+    """Somebody asks something; wait until he is answered."""
+    place = platform.place(0)
+    await place.say("hello")
+    await platform.sandbox.wait_for(lambda: _ANSWER in shown(place), timeout=_PATIENCE)
 
 
 async def _says(output: Path, word: str) -> None:
