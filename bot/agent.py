@@ -83,7 +83,7 @@ def make_crew(
         app = load_app(settings.agent, plugins)
     else:
         app = _built_in(settings, Table(), settings.agent_config, choice, plugins)
-    return Crew(Agents(app.name, {app.name: Agent(app.name, models=models(app, choice))}), {app.name: app})
+    return Crew(Agents(app.name, {app.name: Agent(app.name, models(app, choice))}), {app.name: app})
 
 
 def _several(settings: Settings, file: Path, choice: Choice, plugins: Sequence[BasePlugin]) -> Crew:
@@ -102,7 +102,7 @@ def _several(settings: Settings, file: Path, choice: Choice, plugins: Sequence[B
     if faults:
         raise SettingsError(*faults)
     known = {
-        name: Agent(name, said.agents[name].description, models(app, choice), said.agents[name].chosen_at)
+        name: Agent(name, models(app, choice), said.agents[name].description, said.agents[name].chosen_at)
         for name, app in apps.items()
     }
     lines = {name: table.progress for name, table in said.agents.items()}

@@ -129,7 +129,7 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
         # What is said is kept under the name that all was kept under before; if the agent has another, it adopts all.
         before = await retried(lambda: home(database), what="the agent of before")
         agents = Agents.expected(before or settings.agent_name)
-        turns, channels = Turns(database, lease, agents=agents), dict[str, Channel]()
+        turns, channels = Turns(database, lease, agents), dict[str, Channel]()
         answers: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
         stack.callback(answers.cancel)
 
@@ -143,16 +143,8 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
             await (await asyncio.shield(answers)).reask(approval, is_void=is_void)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
-        inbox = Inbox(database, turns, worker, app=agents.default, rates=settings.rates)
-        conversations = Conversations(
-            database,
-            turns,
-            worker,
-            app=agents.default,
-            models=(settings.model,),
-            budget=settings.history_tokens,
-            agents=agents,
-        )
+        inbox = Inbox(database, turns, worker, rates=settings.rates)
+        conversations = Conversations(database, turns, worker, budget=settings.history_tokens)
         approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
         desk = Desk(
             inbox,

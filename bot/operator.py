@@ -18,6 +18,7 @@ from bot import accounts, logs, tables
 from bot import settings as configuration
 from bot.standing import NEAR, findings, is_alive
 from core.again import Refused
+from core.agents import Agents
 from core.caps import Caps
 from core.conversations import Conversations
 from core.errors import ParleyError, StoreError
@@ -185,7 +186,7 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
     async def work(database: Database, settings: configuration.Settings) -> int:
         ledger = _ledger(database, settings)
         account = await _account(ledger, turn)
-        inbox, _ = await _hands(database, settings, account)
+        inbox, _ = _hands(database, account)
         asked = await inbox.again(account.id, author=None, kind="retry")
         if isinstance(asked, Refused):
             if account.state != "failed":
@@ -204,7 +205,7 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     async def work(database: Database, settings: configuration.Settings) -> int:
         ledger = _ledger(database, settings)
         account = await _account(ledger, turn)
-        _, conversations = await _hands(database, settings, account)
+        _, conversations = _hands(database, account)
         if await conversations.stop_turn(account.id, None) is not Stopped.DONE:
             raise ParleyError(f"turn {account.id} is {account.state}: there is nothing to end")
         done = await _waited(database, ledger, account, wait, is_done=lambda now: now.state in ENDED)
@@ -272,12 +273,11 @@ async def _account(ledger: Ledger, given: str) -> Account:
     return account
 
 
-async def _hands(database: Database, settings: configuration.Settings, account: Account) -> tuple[Inbox, Conversations]:
+def _hands(database: Database, account: Account) -> tuple[Inbox, Conversations]:
     """What buttons go through, for one who runs no turns himself."""
-    turns = Turns(database, Lease(database))
+    turns = Turns(database, Lease(database), Agents.expected(account.app))
     worker = Worker(turns, _never)
-    inbox = Inbox(database, turns, worker, app=account.app)
-    return inbox, Conversations(database, turns, worker, app=account.app, models=(settings.model,), budget=0)
+    return Inbox(database, turns, worker), Conversations(database, turns, worker, budget=0)
 
 
 async def _never(turn: Turn) -> None:
