@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 
-from bot.agent import Crew, make_choice, make_crew, summing
+from bot.crew import Crew, make_choice, make_crew, summing
 from bot.hearing import Answers, Hearing
 from bot.money import check_prices
 from bot.process import FEED

@@ -62,11 +62,7 @@ Json = Mapping[str, Any]
 
 
 class Turns:
-    """The `turns` table, as one worker sees it that has these agents.
-
-    Attributes:
-        agents: also for whoever keeps and sets what the turns are to answer.
-    """
+    """The `turns` table, as one worker sees it that has these `agents`."""
 
     def __init__(self, database: Database, lease: Lease, agents: Agents, *, pauses: Sequence[float] = PAUSES) -> None:
         self._database = database

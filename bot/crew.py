@@ -11,7 +11,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
-from bot.agents import Table, read_agents
+from bot.agentsfile import Table, read_agents
 from bot.settings import Settings
 from bot.settings.values import read
 from core.agent import make_app, ours
@@ -41,10 +41,6 @@ class Crew:
     agents: Agents
     apps: Mapping[str, App]
     lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    @property
-    def default(self) -> App:
-        return self.apps[self.agents.default]
 
 
 def make_choice(settings: Settings) -> Choice:
