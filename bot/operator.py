@@ -15,7 +15,7 @@ import typer
 
 from bot import accounts, stored, tables
 from bot import settings as configuration
-from bot.standing import NEAR, findings, is_alive
+from bot.findings import NEAR, findings, is_alive
 from core.again import Refused
 from core.agents import Agents
 from core.caps import Caps

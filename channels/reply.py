@@ -13,6 +13,7 @@ from channels.calls import as_long_as
 from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priority, Surface
 from channels.planner import Planner
 from channels.words import Words
+from channels.work import end
 from core.endings import closed
 from core.errors import TurnLostError
 from core.media import size
@@ -149,8 +150,7 @@ class Reply:
             return
         self._is_abandoned = True
         self._touch(is_urgent=True)
-        await asyncio.wait([self._writer], timeout=ABANDON_TIMEOUT)
-        self._writer.cancel()
+        await end([self._writer], ABANDON_TIMEOUT)
         if self._writer.done() and not self._writer.cancelled():
             self._writer.exception()  # whoever closed it has it; of a reply that nobody closes, nobody wants it
 

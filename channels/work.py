@@ -1,7 +1,7 @@
 """What is done in tasks that nobody waits for but a stop: a client, say, keeps none of those in which it tells."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,10 +35,15 @@ class Work:
 
     async def end(self, seconds: float) -> None:
         """Wait for what is under way, but no longer than so many seconds; what is not done then is cancelled."""
-        if not self._tasks:
-            return
-        _, late = await asyncio.wait(self._tasks, timeout=seconds)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late, timeout=seconds)
+        await end(self._tasks, seconds)
+
+
+async def end(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
+    """Wait for tasks, but no longer than so many seconds; what is not done then is cancelled."""
+    if not tasks:
+        return
+    _, late = await asyncio.wait(tasks, timeout=seconds)
+    for task in late:
+        task.cancel()
+    if late:
+        await asyncio.wait(late, timeout=seconds)

@@ -127,7 +127,7 @@ class Conversations:
         async with self._database.write() as connection:
             halt = await stop(connection, self._turns, session_id, author=author, until=until)
             await self._turns.announce(connection)
-        self._end(halt.turn_id)
+        self._worker.end(halt.turn_id, STOP)
         return halt
 
     async def stop_turn(self, turn_id: str, author: str | None) -> Stopped:
@@ -143,7 +143,7 @@ class Conversations:
                 return await stop_turn(connection, self._turns, turn_id, author=author)
 
         stopped = await retried(work, what=f"stop of turn {turn_id}", pauses=self._pauses)
-        self._end(turn_id if stopped is Stopped.DONE else None)
+        self._worker.end(turn_id if stopped is Stopped.DONE else None, STOP)
         return stopped
 
     async def status(self, session_id: str, spots: Sequence[str] = ()) -> Status:
@@ -360,11 +360,6 @@ class Conversations:
             await self._turns.announce(connection)  # who looked for what waits meanwhile passed the session over
         self._worker.wake()
         return bool(changed.rowcount)
-
-    def _end(self, turn_id: str | None) -> None:
-        if turn_id is not None:
-            self._worker.cancel(turn_id, STOP)
-        self._worker.wake()
 
     def _new(self, session_id: str, place: str) -> dict[str, Any]:
         now = time.time()

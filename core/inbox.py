@@ -185,7 +185,7 @@ class Inbox:
 
         what = f"{kind} of turn {turn_id}"
         accepted, stopped = await retried(lambda: self._write(work), what=what, pauses=self._pauses)
-        self._end(stopped, STOP)
+        self._worker.end(stopped, STOP)
         return accepted
 
     async def _spent_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
@@ -228,7 +228,7 @@ class Inbox:
 
         withdrawn = await self._write(work)
         ended = withdrawn.turn_id if isinstance(withdrawn, Taken) and withdrawn.is_ended else None
-        self._end(ended, WITHDRAWN)
+        self._worker.end(ended, WITHDRAWN)
         return withdrawn
 
     async def note(self, inbound: Inbound) -> bool:
@@ -274,14 +274,8 @@ class Inbox:
         if done is None:
             return None
         dropped, under_way = done
-        self._end(under_way, RESET)
+        self._worker.end(under_way, RESET)
         return dropped
-
-    def _end(self, turn_id: str | None, reason: str) -> None:
-        """Have a turn ended that may run here, and see what is to be done now."""
-        if turn_id is not None:
-            self._worker.cancel(turn_id, reason)
-        self._worker.wake()
 
     async def is_session(self, session_id: str) -> bool:
         """Whether the bot already speaks in this session."""

@@ -22,7 +22,7 @@ class Turn:
             run has stored.
         run: under which it stores, if it goes on with what another turn had begun.
         model: the one that was chosen for its session, by its full name; none for the default.
-        agent: the name of the one that answers; empty for the only one.
+        agent: the name of the one that answers.
         claim: how often it was claimed.
         attempt: how often it was claimed from a worker that was gone, and has not come back, and one more.
         is_resumed: whether it was claimed before.

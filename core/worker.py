@@ -81,6 +81,12 @@ class Worker:
         elif self._claiming.locked():
             self._ahead[turn_id] = reason
 
+    def end(self, turn_id: str | None, reason: str) -> None:
+        """What there was to answer has become less: end a turn, if one was ended, and see what is to be done now."""
+        if turn_id is not None:
+            self.cancel(turn_id, reason)
+        self.wake()
+
     async def run(self) -> None:
         """Work until `stop` has come to its end."""
         sides: list[Coroutine[Any, Any, None]] = [

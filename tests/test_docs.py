@@ -21,10 +21,10 @@ from typer.core import TyperGroup
 
 from bot import trials
 from bot.cli import cli
+from bot.findings import Finding
 from bot.manifest import Platform, manifest
 from bot.operator import AskedFor
 from bot.settings import Settings
-from bot.standing import Finding
 from channels.budget import Window
 from channels.channel import Limits
 from channels.commands import COMMANDS as WORDS

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from channels.channel import Button
-from channels.slack.text import plain
+from channels.slack.text import escaped
 
 #: The most of a message's plain text that goes into its notification, in characters.
 NOTICE_SIZE = 3_000
@@ -22,7 +22,7 @@ _FEEDBACK = "feedback:"
 
 def content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any]:
     """Markdown for those who read it, and plain text for notifications."""
-    notice = plain(text.replace("&lt;", "<"))
+    notice = escaped(text.replace("&lt;", "<"))
     return {
         "blocks": [{"type": "markdown", "text": text}, *below(controls)],
         "text": notice if len(notice) <= NOTICE_SIZE else f"{notice[:NOTICE_SIZE]}…",

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from channels.slack.text import escaped
+
 #: Where an attachment that is no message has its words.
 _PARTS = ("pretext", "title", "text")
 
@@ -84,9 +86,9 @@ def _of_block(part: Any) -> Iterator[str]:
         case {"type": "mrkdwn", "text": text}:
             yield str(text)
         case {"type": "image"}:
-            yield _escaped(f"[image: {part.get('alt_text') or part.get('title') or ''}]")
+            yield escaped(f"[image: {part.get('alt_text') or part.get('title') or ''}]")
         case {"text": str(text)}:
-            yield _escaped(text)
+            yield escaped(text)
         case {"type": kind}:
             for inner in (part.get("text"), *(part.get("fields") or ()), *(part.get("elements") or ())):
                 yield from _of_block(inner)
@@ -100,11 +102,7 @@ def _token(part: Any) -> str | None:
         case {"type": str(kind)} if kind in _TOKENS:
             return _TOKENS[kind].format_map(defaultdict(str, part))
         case {"type": "link", "url": url}:
-            return f"<{url}|{_escaped(str(part.get('text') or url))}>"
+            return f"<{url}|{escaped(str(part.get('text') or url))}>"
         case {"type": "date"}:
-            return _escaped(str(part.get("fallback") or ""))
+            return escaped(str(part.get("fallback") or ""))
     return None
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

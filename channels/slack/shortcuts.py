@@ -22,7 +22,7 @@ from channels.slack.private import Doer, Private
 from channels.slack.said import said
 from channels.slack.settings import Direct
 from channels.slack.surface import SlackSurface
-from channels.slack.text import inert, plain, titled, to_words
+from channels.slack.text import escaped, inert, titled, to_words
 from channels.slack.visits import Seen
 from channels.words import Words
 from core.errors import SurfaceError
@@ -132,10 +132,10 @@ class Shortcuts:
                 "ts": root,
                 "user": user,
                 "user_team": doer.home or team,
-                "title": titled(plain(asked)),
+                "title": titled(escaped(asked)),
             },
             author=user,
-            text=plain(asked),
+            text=escaped(asked),
             sent_at=time.time(),
             attachments=tuple(Attachment(**file) for file in kept["files"]),
             visitor=who,

@@ -111,8 +111,8 @@ def size(text: str) -> int:
     return len(text.encode())
 
 
-def plain(text: str) -> str:
-    """`text` for a field that Slack does not read as Markdown, such as a notification."""
+def escaped(text: str) -> str:
+    """`text` as words and nothing else, where Slack reads its own tokens."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bot.standing import findings
+from bot.findings import findings
 from core.caps import Caps, Limits, Near
 from core.errors import CapError, DayCapError, ModelCapError, PersonCapError, PlaceCapError, StoreError
 from core.inbox import Inbox

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bot.standing import DEAF, Finding, findings
+from bot.findings import DEAF, Finding, findings
 from core.inbox import Inbox
 from core.ledger import Ledger
 from core.overview import overview, sessions_seen, turns_seen
