@@ -206,6 +206,11 @@ class Budget:
         most = int((1 + windows) * self._calls * _KEPT)
         return min(self._free(within if windows else 0.0), most) - self._kept >= calls
 
+    def has_room(self, priority: Priority, within: float) -> bool:
+        """Whether a call that comes now is likely to find its place in so many seconds."""
+        first = sum(other.priority <= priority for other in self._line)
+        return self._closed_until <= _now() + within and self._free(within) > first
+
     @property
     def is_tight(self) -> bool:
         """Whether more than half of a window is kept back, so that ticks are few."""

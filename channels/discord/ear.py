@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import discord
 
@@ -77,22 +78,32 @@ class Ear:
         self._visits = visits
         self._serves = serves
         self._hearing = dict[int, asyncio.Task[Any]]()  # by the id of the message
+        self._queues = WeakValueDictionary[int, asyncio.Lock]()  # by the id of the channel
 
     async def heard(self, message: discord.Message) -> None:
-        """Take in a message. Discord says it once: so what the database does not take is kept when it does."""
+        """Take in a message, behind those that were said before it in its channel. Discord says it once: so what the
+        database does not take is kept when it does.
+        """
         if self._work.is_ending or not is_spoken(message):
             return
         with self._work.under_way() as task:
             self._hearing[message.id] = task
             task.add_done_callback(lambda _: self._hearing.pop(message.id, None))
-            if not await self._is_placed(message):
-                return
-            try:
-                if (call := await self.call_in(message)) is not None:
-                    await self._hear(call)
-            except SurfaceError as error:
-                log.error("it cannot be seen who wrote a message: %s", error)
-                self._look_again(message)
+            async with self._queues.setdefault(message.channel.id, asyncio.Lock()):
+                call = await self._seen(message)
+            if call is not None:
+                await self._hear(call)
+
+    async def _seen(self, message: discord.Message) -> Call | None:
+        """The call in a message, if it is one and can be seen: who wrote it may have to be asked, and where."""
+        if not await self._is_placed(message):
+            return None
+        try:
+            return await self.call_in(message)
+        except SurfaceError as error:
+            log.error("it cannot be seen who wrote a message: %s", error)
+            self._look_again(message)
+            return None
 
     async def _is_placed(self, message: discord.Message) -> bool:
         """See where a message was said, if nobody has told discord.py; whether that can be seen."""
