@@ -283,18 +283,6 @@ class Inbox:
         async with self._database.read() as connection:
             return (await connection.execute(query)).first() is not None
 
-    async def latest_session(self, *, place: str, author: str) -> str | None:
-        """The session at `place` in which `author` spoke last."""
-        query = (
-            sa.select(inbox.c.session)
-            .join(sessions, sessions.c.id == inbox.c.session)
-            .where(inbox.c.place == place, inbox.c.author == author, inbox.c.outcome.is_distinct_from("overheard"))
-            .order_by(inbox.c.sent_at.desc())
-            .limit(1)
-        )
-        async with self._database.read() as connection:
-            return (await connection.execute(query)).scalar_one_or_none()
-
     async def _write(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
         """Do `work` in one transaction; again, if another one was quicker with the same message or session."""
         for _ in range(ATTEMPTS - 1):

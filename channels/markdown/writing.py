@@ -18,7 +18,6 @@ MOST_INDENT = 80
 _MOST_INFO = 40
 
 _HEADING_MARKS = re.compile(r"[ \t]*#+[ \t]*")
-_FENCE_MARKS = re.compile(r"`{3,}|~{3,}")
 _TABLE = {Kind.TABLE_HEAD, Kind.DELIMITER, Kind.ROW}
 
 #: What a table is wrapped in where there are none.

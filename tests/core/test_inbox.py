@@ -88,13 +88,6 @@ async def test_a_session_is_known_once_something_was_accepted_in_it(inbox: Inbox
     assert await inbox.is_session("place:1")
 
 
-async def test_the_session_in_which_somebody_spoke_last_is_found_at_its_place(inbox: Inbox) -> None:
-    for session, author in (("place:1", "ada"), ("place:2", "ada"), ("place:3", "grace"), ("elsewhere:4", "ada")):
-        await inbox.accept(inbound(session=session, author=author))
-    assert await inbox.latest_session(place="place", author="ada") == "place:2"
-    assert await inbox.latest_session(place="place", author="linus") is None
-
-
 async def test_a_command_is_noted_once_without_its_words_and_begins_no_conversation(
     inbox: Inbox, turns: Turns, database: Database
 ) -> None:
@@ -104,10 +97,8 @@ async def test_a_command_is_noted_once_without_its_words_and_begins_no_conversat
     ((row),) = await rows(database)
     assert (row.event_key, row.inbound, row.outcome) == (command.event_key, None, "command")
     assert not await inbox.is_session(command.session_id)
-    assert await inbox.latest_session(place="place", author="ada") is None
     assert await inbox.accept(inbound()) is Accepted.NEXT
     assert len((await turns.claim(1))[0].messages) == 1
-    assert await inbox.latest_session(place="place", author="ada") == "place:1"
 
 
 async def test_a_reset_drops_what_waits_and_returns_it(inbox: Inbox, turns: Turns, database: Database) -> None:
