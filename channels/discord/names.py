@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable
 
 from channels.discord.api import DiscordApi
 from channels.discord.text import named
+from channels.remembered import Remembered
 from core.errors import SurfaceError
 from core.secrets import traced
 
@@ -26,14 +26,14 @@ class Names:
 
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
-        self._known: dict[Id, tuple[str, float]] = {}
+        self._known = Remembered[Id, str](FRESH)
 
     async def of(self, guild: int | None, texts: Iterable[str]) -> dict[Id, str]:
         """The names of the roles and channels that the texts have, by sign (`@&` or `#`) and id, as far as they can be
         looked up.
         """
         wanted = set[Id]().union(*map(named, texts))
-        missing = {id_ for id_ in wanted if time.monotonic() - self._known.get(id_, ("", -FRESH))[1] >= FRESH}
+        missing = {id_ for id_ in wanted if not self._known.is_fresh(id_)}
         asked = [self._channel(id_) for sign, id_ in missing if sign == "#"]
         if guild is not None and any(sign == "@&" for sign, _ in missing):
             asked.append(self._roles(guild))
@@ -43,7 +43,7 @@ class Names:
                     await asyncio.gather(*asked)
             except TimeoutError:
                 log.info("names are not known: Discord is slow")
-        return {id_: self._known[id_][0] for id_ in wanted if id_ in self._known}
+        return {id_: name for id_ in wanted if (name := self._known.get(id_)) is not None}
 
     async def _channel(self, channel: int) -> None:
         try:
@@ -51,7 +51,7 @@ class Names:
         except SurfaceError as error:
             log.info("a channel cannot be looked up: %s", traced(error))
         else:
-            self._known["#", channel] = str(found), time.monotonic()
+            self._known.keep(("#", channel), str(found))
 
     async def _roles(self, guild: int) -> None:
         try:
@@ -59,5 +59,5 @@ class Names:
         except SurfaceError as error:
             log.info("the roles of a server cannot be looked up: %s", traced(error))
         else:
-            now = time.monotonic()
-            self._known |= {("@&", role.id): (role.name, now) for role in found.roles}
+            for role in found.roles:
+                self._known.keep(("@&", role.id), role.name)

@@ -4,9 +4,8 @@ Discord: a message or interaction of a server tells its author's roles; what is 
 messages tell nothing of servers. There, it is asked of those servers that are named.
 """
 
-import time
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import discord
@@ -15,20 +14,14 @@ from channels.calls import RefusedError
 from channels.discord.api import DiscordApi
 from channels.discord.hearing import NAME, guild_of
 from channels.intake import Call
+from channels.remembered import Remembered
 from core.visitors import Spot, Visitor
 
-#: Seconds for which what is known of a member or channel is taken to be the same; and how much of it is kept.
+#: Seconds for which what is known of a member or channel is taken to be the same.
 FRESH = 300.0
-MOST = 10_000
 
 #: Discord's codes for somebody who is not in a server, and for a server in which the bot is not.
 _NOT_THERE = {"10007", "10013", "10004", "50001"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    what: Any
-    at: float
 
 
 class Visits:
@@ -43,7 +36,7 @@ class Visits:
         self._api = api
         self._homes = sorted(homes) if looks else []
         self._looks = looks
-        self._known = dict[tuple[str, int, int], _Known]()
+        self._known = Remembered[tuple[str, int, int], Any](FRESH)
 
     async def of_call(self, call: Call, message: discord.Message) -> Call:
         """The call in a message, with all that the door asks for.
@@ -107,12 +100,7 @@ class Visits:
 
     async def _asked(self, kind: str, where: int, what: int, ask: Any) -> Any:
         key = kind, where, what
-        known = self._known.get(key)
-        if known is None or time.monotonic() - known.at > FRESH:
-            if len(self._known) >= MOST:
-                self._known.pop(next(iter(self._known)))
-            known = self._known[key] = _Known(await ask(), time.monotonic())
-        return known.what
+        return self._known.get(key) if self._known.is_fresh(key) else self._known.keep(key, await ask())
 
 
 def _roles(member: discord.Member) -> tuple[str, ...]:

@@ -5,9 +5,8 @@ Slack: `usergroups.list` tells them with their members, where the app has the sc
 
 import asyncio
 import logging
-import time
-from dataclasses import dataclass
 
+from channels.remembered import Remembered
 from channels.slack.api import SlackApi
 from channels.slack.tiers import TIER_2
 from core.errors import SurfaceError
@@ -27,14 +26,6 @@ def is_group(id_: str) -> bool:
     return id_.startswith("S")
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The groups by their members, and since when they are known, on the monotonic clock."""
-
-    groups: dict[str, tuple[str, ...]]
-    at: float
-
-
 class Groups:
     """Asks for them where anything depends on them, and remembers them for a while.
 
@@ -45,7 +36,7 @@ class Groups:
     def __init__(self, api: SlackApi, *, are_asked_for: bool) -> None:
         self._api = api
         self._are_asked_for = are_asked_for
-        self._known = dict[str, _Known]()
+        self._known = Remembered[str, dict[str, tuple[str, ...]]](FRESH)  # by workspace: the groups by their members
 
     async def of(self, team: str, user: str) -> tuple[str, ...]:
         """The ids of somebody's.
@@ -56,15 +47,15 @@ class Groups:
         if not self._are_asked_for:
             return ()
         known = self._known.get(team)
-        if known is None or time.monotonic() - known.at > FRESH:
+        if known is None or not self._known.is_fresh(team):
             try:
                 async with asyncio.timeout(PATIENCE):
-                    known = self._known[team] = _Known(await self._ask(team), time.monotonic())
+                    known = self._known.keep(team, await self._ask(team))
             except (SurfaceError, TimeoutError) as error:
                 if known is None:
                     raise SurfaceError(f"the user groups of workspace {team} are not known") from error
                 log.warning("the user groups of workspace %s cannot be looked up anew: %s", team, traced(error))
-        return known.groups.get(user, ())
+        return known.get(user, ())
 
     async def _ask(self, team: str) -> dict[str, tuple[str, ...]]:
         budget = self._api.budget(("usergroups.list", team), TIER_2)

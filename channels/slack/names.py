@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable
 
 from channels.calls import RefusedError
+from channels.remembered import Remembered
 from channels.slack.api import SlackApi
 from channels.slack.people import FRESH, PATIENCE, People
 from channels.slack.text import channels_named, groups_named, users_named
@@ -27,8 +27,8 @@ class Names:
         self._api = api
         self.people = people
         self._patience = patience
-        self._channels: dict[str, tuple[str, float]] = {}
-        self._groups: dict[str, tuple[dict[str, str], float]] = {}  # by their workspaces
+        self._channels = Remembered[str, str](FRESH)
+        self._groups = Remembered[str, dict[str, str]](FRESH)  # by their workspaces
 
     async def of(self, team: str, texts: Iterable[str], users: Iterable[str] = ()) -> dict[str, str]:
         """The names of those whom the texts mention, and of `users`, by their ids; who cannot be looked up goes by the
@@ -48,8 +48,8 @@ class Names:
         """What all groups of people are called that are mentioned like one person. An app that may not know goes by
         their ids, and does not ask again for a while.
         """
-        names, known_at = self._groups.get(team, ({}, -FRESH))
-        if time.monotonic() - known_at < FRESH:
+        names = self._groups.get(team) or {}
+        if self._groups.is_fresh(team):
             return names
         budget = self._api.budget(("usergroups.list", team), TIER_2)
         try:
@@ -62,12 +62,11 @@ class Names:
         except (SurfaceError, TimeoutError) as error:
             log.info("groups cannot be looked up: %s", traced(error))
             return names
-        self._groups[team] = names, time.monotonic()
-        return names
+        return self._groups.keep(team, names)
 
     async def _channel(self, team: str, channel: str) -> str:
-        name, known_at = self._channels.get(channel, (channel, -FRESH))
-        if time.monotonic() - known_at < FRESH:
+        name = self._channels.get(channel) or channel
+        if self._channels.is_fresh(channel):
             return name
         budget = self._api.budget(("conversations.info", team), TIER_3)
         try:
@@ -77,9 +76,7 @@ class Names:
         except (SurfaceError, TimeoutError) as error:
             log.info("a channel cannot be looked up: %s", traced(error))
             return name
-        name = str((answer or {}).get("channel", {}).get("name") or channel)
-        self._channels[channel] = name, time.monotonic()
-        return name
+        return self._channels.keep(channel, str((answer or {}).get("channel", {}).get("name") or channel))
 
 
 async def _nobody() -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+from channels.remembered import Remembered
 from channels.slack.api import SlackApi
 from channels.slack.tiers import TIER_4
 from core.errors import SurfaceError
@@ -27,12 +27,10 @@ class Person:
 
     Attributes:
         locale: as Slack names it (`ko-KR`); empty if it is not known.
-        known_at: when it was told, on the monotonic clock.
     """
 
     name: str
     locale: str = ""
-    known_at: float = -FRESH
 
 
 class People:
@@ -41,7 +39,7 @@ class People:
     def __init__(self, api: SlackApi, *, patience: float = PATIENCE) -> None:
         self._api = api
         self._patience = patience
-        self._known: dict[str, Person] = {}
+        self._known = Remembered[str, Person](FRESH)
         self._asking = WeakValueDictionary[str, asyncio.Lock]()  # who wants to know of the same person waits
 
     async def names(self, team: str, users: Iterable[str]) -> dict[str, str]:
@@ -58,7 +56,7 @@ class People:
         try:
             async with asyncio.timeout(self._patience), self._asking.setdefault(user, asyncio.Lock()):
                 known = self._known.get(user)
-                if known is not None and time.monotonic() - known.known_at < FRESH:
+                if known is not None and self._known.is_fresh(user):
                     return known
                 return await self._look_up(team, user)
         except (SurfaceError, TimeoutError) as error:
@@ -72,5 +70,4 @@ class People:
         about = (answer or {}).get("user", {})
         profile = about.get("profile", {})
         name = profile.get("display_name") or profile.get("real_name") or user
-        self._known[user] = person = Person(name, about.get("locale") or "", time.monotonic())
-        return person
+        return self._known.keep(user, Person(name, about.get("locale") or ""))

@@ -3,10 +3,10 @@
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from channels.calls import PassingError, RefusedError
+from channels.remembered import Remembered
 from core.errors import SettingsError, StoreError
 from core.secrets import remember
 from core.vault import Vault
@@ -17,24 +17,12 @@ log = logging.getLogger(__name__)
 FRESH = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """What is known of a workspace, and since when, on the monotonic clock.
-
-    Attributes:
-        token: the bot's; None where the app is not installed.
-    """
-
-    token: str | None
-    known_at: float
-
-
 class Workspaces:
     """Knows the bot's token by workspace; the vault keeps it."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
-        self._known: dict[str, Installed] = {}
+        self._known = Remembered[str, str | None](FRESH)  # None where the app is not installed
 
     async def verify(self) -> None:
         """Try the key.
@@ -53,7 +41,7 @@ class Workspaces:
         """
         remember(token)
         await self._vault.put(_name(team), {**about, "token": token, "at": int(time.time())})
-        self._known[team] = Installed(token, time.monotonic())
+        self._known.keep(team, token)
 
     async def remove(self, team: str, since: float) -> None:
         """The app was uninstalled then (whole seconds since the epoch), or its token revoked. What was installed since
@@ -70,7 +58,7 @@ class Workspaces:
             return
         await self._vault.remove(_name(team))
         log.info("workspace %s is served no more: the app was uninstalled there", team)
-        self._known[team] = Installed(None, time.monotonic())
+        self._known.keep(team, None)
 
     async def has(self, team: str) -> bool:
         """Whether the app is installed there.
@@ -101,13 +89,12 @@ class Workspaces:
 
     async def _token(self, team: str) -> str | None:
         known = self._known.get(team)
-        if known is None or known.token is None or time.monotonic() - known.known_at > FRESH:
+        if known is None or not self._known.is_fresh(team):
             kept = await self._vault.get(_name(team))
-            token = None if kept is None else str(kept["token"])
-            if token is not None:
-                remember(token)
-            known = self._known[team] = Installed(token, time.monotonic())
-        return known.token
+            known = self._known.keep(team, None if kept is None else str(kept["token"]))
+            if known is not None:
+                remember(known)
+        return known
 
 
 def _name(team: str) -> str:
