@@ -115,7 +115,7 @@ def test_a_load_that_has_tried_nothing_does_not_pass(monkeypatch: pytest.MonkeyP
         "discord s3: nothing was said",
     ]
     monkeypatch.setenv("BENCH_DATABASE", "mysql")
-    with pytest.raises(SystemExit, match="BENCH_DATABASE: it is one of sqlite, postgres"):
+    with pytest.raises(SystemExit, match="BENCH_DATABASE: it is one of postgres, sqlite"):
         main()
 
 
