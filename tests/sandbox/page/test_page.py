@@ -244,7 +244,10 @@ async def test_faults_are_switched_on_and_off_and_come_through(page: Page, stage
 
 async def test_another_model_is_chosen_and_what_it_does_not_get_to_read_is_shown(page: Page, stage: Stage) -> None:
     stage.answer = lambda asked: "Well said."
-    await page.select_option("#model", "openai/other")
+    offered = ["openai/scripted", "openai/other", "gemini-3.5-flash", "local/smollm2-135m", "another one…"]
+    assert await page.locator("#model option").all_text_contents() == offered
+    page.once("dialog", lambda dialog: dialog.accept("openai/third"))
+    await page.select_option("#model", label="another one…")
     await page.wait_for_selector("#slack .state.off")
     await page.wait_for_selector("#slack .state.on")
     await say(page, "slack", "A long story. " * 120)
@@ -253,7 +256,7 @@ async def test_another_model_is_chosen_and_what_it_does_not_get_to_read_is_shown
     await expect(page.locator("#slack .messages .message", has_text="Well said.")).to_have_count(2)
     turn = page.locator(".inspector .turn", has_text="And now?")
     await turn.locator("summary").first.click()
-    await expect(turn.locator(".ask .meta").first).to_contain_text("openai/other")
+    await expect(turn.locator(".ask .meta").first).to_contain_text("openai/third")
     await turn.locator(".ask summary").first.click()
     cut = turn.locator(".prompt .cut")
     await expect(cut.locator("summary")).to_contain_text("cut (")
