@@ -59,6 +59,10 @@ async def test_a_newcomer_asks_on_both_and_sees_the_answer_and_what_was_behind_i
     await expect(discord).to_contain_text("The first half,")
     await expect(slack).not_to_contain_text("the second.")
     await expect(page.locator("#slack .typing")).to_contain_text("working")
+    turn = page.locator(".inspector .turn", has_text="How does it grow?")
+    await turn.locator("summary").first.click()
+    await turn.locator(".ask summary").click()
+    await expect(turn.locator(".entry.system pre")).to_be_visible()
     go_on.set()
     for pane in (slack, discord):
         await expect(pane).to_contain_text("and the second.")
@@ -70,11 +74,9 @@ async def test_a_newcomer_asks_on_both_and_sees_the_answer_and_what_was_behind_i
     assert await page.evaluate("window.broken") is None
     assert await page.locator("a[href^='javascript']").count() == 0
 
-    turn = page.locator(".inspector .turn", has_text="How does it grow?")
     await expect(turn.locator("summary .pill").first).to_have_text("done")
     await expect(turn.locator("summary").first).to_contain_text("$0.012")
-    await turn.locator("summary").first.click()
-    await turn.locator(".ask summary").click()
+    await expect(turn.locator(".entry.system pre")).to_be_visible()  # what is unfolded stays so, whatever comes
     await expect(turn.locator(".entry.system pre")).to_contain_text("helpful teammate")
     await expect(turn.locator(".entry.user pre")).to_contain_text("How does it grow?")
     await expect(turn.locator(".ask .meta").first).to_contain_text("7 in, 5 out")
