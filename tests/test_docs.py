@@ -474,3 +474,9 @@ async def hearing(sandbox: DiscordSandbox) -> AsyncIterator[Box]:
         await channel.stop()
         await channel.aclose()
         await database.aclose()
+
+
+def test_each_picture_is_shown_by_a_page() -> None:
+    pages = "".join(page.read_text() for page in [ROOT / "README.md", *DOCS.rglob("*.md")])
+    pictures = {path.name for path in (DOCS / "pictures").iterdir() if path.suffix in (".png", ".svg")}
+    assert {name for name in pictures if f"pictures/{name})" not in pages} == set()

@@ -29,14 +29,16 @@ def wanted() -> Load:
 
 def main() -> None:
     keep, found = os.environ.get("KEEP"), list[str]()
-    for database in get_args(Kind):
-        if os.environ.get("BENCH_DATABASE", "") in database:
-            folder = Path(keep, database).absolute() if keep else None
-            if folder is not None:
-                folder.mkdir(parents=True, exist_ok=True)
-            result = asyncio.run(load(wanted(), database, folder))
-            print(f"**{database}**\n\n{table(result, wanted().speed)}\n")
-            found += [f"{database}: {fault}" for fault in faults(result)]
+    databases = [database for database in get_args(Kind) if os.environ.get("BENCH_DATABASE", "") in database]
+    if not databases:
+        sys.exit(f"BENCH_DATABASE: it is one of {', '.join(get_args(Kind))}")
+    for database in databases:
+        folder = Path(keep, database).absolute() if keep else None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        result = asyncio.run(load(wanted(), database, folder))
+        print(f"**{database}**\n\n{table(result, wanted().speed)}\n")
+        found += [f"{database}: {fault}" for fault in faults(result)]
     print(*found, sep="\n")
     sys.exit(bool(found))
 

@@ -23,8 +23,10 @@ def table(result: Result, speed: float) -> str:
 
 
 def faults(result: Result) -> list[str]:
-    """All that must not be, in words."""
-    return [*soak.faults(result.outcome), *result.deaf]
+    """All that must not be, in words; where nothing was said or deployed, nothing has been shown either."""
+    untried = [] if result.deploys else ["no deploy was made: EVERY is to be less than MINUTES"]
+    unsaid = [f"{one.platform} s{one.number}: nothing was said" for one, _ in result.outcome.verdicts if not one.said]
+    return [*soak.faults(result.outcome), *result.deaf, *untried, *unsaid]
 
 
 def _waits(waits: Sequence[Wait], speed: float) -> str:

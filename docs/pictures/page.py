@@ -112,13 +112,23 @@ async def main() -> None:
         await expect(page.locator(".inspector .turn.running")).to_have_count(0)
         await page.emulate_media(color_scheme="dark")
         await _take(page, "page")
+        await _reset(page)
         await _troubles(page)
         await browser.close()
 
 
+async def _reset(page: Page) -> None:
+    """A conversation that is started over, as it is told and with what was forgotten still to be read."""
+    await page.emulate_media(color_scheme="light")
+    told = page.locator("#discord .message")
+    before = await told.count()
+    await _say(page, "discord", "/reset")
+    await expect(told).to_have_count(before + 1)
+    await _take(page, "page-reset")
+
+
 async def _troubles(page: Page) -> None:
     """What asks first, a bot that is killed, and a phone."""
-    await page.emulate_media(color_scheme="light")
     await page.locator("#slack .place", has_text="general").click()
     await _say(page, "slack", "@parley the shop is broken, what now?")
     await expect(page.locator("#slack .messages")).to_contain_text("rollback")

@@ -75,10 +75,14 @@ class Faults:
         self._handshakes = self._resumes = 0
         self.latency = 0.0
 
-    @property
-    def pending(self) -> dict[str, list[FaultKind]]:
-        """What is still to go wrong with whose calls."""
-        return {name: [fault.kind for fault in faults] for name, faults in self._pending.items() if faults}
+    def take_back(self, kind: FaultKind) -> None:
+        """Take back all of this kind that have not happened yet."""
+        for route, faults in self._pending.items():
+            self._pending[route] = deque(fault for fault in faults if fault.kind != kind)
+
+    def waits(self, kind: FaultKind) -> bool:
+        """Whether one of this kind is still to come."""
+        return any(fault.kind == kind for faults in self._pending.values() for fault in faults)
 
     def take(self, route: str) -> Fault | None:
         """The fault that this call meets."""

@@ -2,10 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sandbox.discord import DiscordSandbox
+from sandbox.discord.faults import Faults as DiscordFaults
 from sandbox.slack import SlackSandbox
+from sandbox.slack.faults import Faults as SlackFaults
 
 #: Seconds of a `Retry-After`, and those that a slow platform takes for each call.
 RETRY_AFTER, SLOW = 4, 1.0
@@ -14,6 +16,9 @@ _SLACK_EDITS = ("chat.update", "chat.appendStream")
 _SLACK_POSTS = ("chat.postMessage", "chat.startStream")
 _DISCORD_EDIT = "PATCH /channels/{channel}/messages/{message}"
 _DISCORD_POST = "POST /channels/{channel}/messages"
+
+#: What a switch asks for that is over once it has happened, by its name.
+_KINDS: Mapping[str, Literal["rate_limit", "lose_reply"]] = {"limit": "rate_limit", "lose": "lose_reply"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +56,20 @@ class Switches:
         ]
 
     async def flip(self, platform: str, name: str) -> None:
-        """Raises ValueError: there is no such switch."""
+        """Switch it on, or off again if it is on and has not happened yet.
+
+        Raises:
+            ValueError: there is no such switch.
+        """
         switch = next((one for one in self._all if (one.platform, one.name) == (platform, name)), None)
         if switch is None:
             raise ValueError(f"there is no switch {name} for {platform}")
-        await switch.act()
+        if not self._is_on(switch):
+            await switch.act()
+        elif kind := _KINDS.get(name):
+            self._faults(switch).take_back(kind)
+        else:
+            self._faults(switch).slow(0)
 
     def view(self) -> list[Mapping[str, Any]]:
         """The switches, each with whether it is on or waits for its call."""
@@ -65,21 +79,20 @@ class Switches:
         ]
 
     def _is_on(self, switch: Switch) -> bool:
-        faults = self._slack.faults if switch.platform == "slack" else self._discord.faults
-        kind = {"limit": "rate_limit", "lose": "lose_reply"}.get(switch.name)
-        waits = any(kind in kinds for kinds in faults.pending.values())
-        return faults.latency > 0 if switch.name == "slow" else waits
+        faults, kind = self._faults(switch), _KINDS.get(switch.name)
+        return faults.waits(kind) if kind else switch.name == "slow" and faults.latency > 0
+
+    def _faults(self, switch: Switch) -> SlackFaults | DiscordFaults:
+        return self._slack.faults if switch.platform == "slack" else self._discord.faults
 
     async def _limit_slack(self) -> None:
-        for method in _SLACK_EDITS:
-            self._slack.faults.rate_limit(method, RETRY_AFTER)
+        self._slack.faults.rate_limit(_SLACK_EDITS, RETRY_AFTER)
 
     async def _lose_slack(self) -> None:
-        for method in _SLACK_POSTS:
-            self._slack.faults.lose_reply(method)
+        self._slack.faults.lose_reply(_SLACK_POSTS)
 
     async def _slow_slack(self) -> None:
-        self._slack.faults.slow(0 if self._slack.faults.latency else SLOW)
+        self._slack.faults.slow(SLOW)
 
     async def _limit_discord(self) -> None:
         self._discord.faults.rate_limit(_DISCORD_EDIT, RETRY_AFTER)
@@ -88,4 +101,4 @@ class Switches:
         self._discord.faults.lose_reply(_DISCORD_POST)
 
     async def _slow_discord(self) -> None:
-        self._discord.faults.slow(0 if self._discord.faults.latency else SLOW)
+        self._discord.faults.slow(SLOW)

@@ -21,6 +21,8 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 from rich.emoji import Emoji
 
+from sandbox.slack.markup import decoded
+
 #: Turns the inside of `<...>` into HTML that is safe, or into nothing if it means nothing.
 Angle = Callable[[str], str]
 
@@ -134,6 +136,23 @@ def _fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: 
     return code(token.content, token.info.strip().partition(" ")[0])
 
 
+def _slack_fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+    """Slack reads its entities, and so `<` as it has to be sent to it, within code as well."""
+    token = tokens[number]
+    return code(decoded(token.content), token.info.strip().partition(" ")[0])
+
+
+def _slack_code(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
+    return f"<code>{escape(decoded(tokens[number].content))}</code>"
+
+
+def _cell(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
+    """A cell says to which side it goes by a class: the page lets nothing have a style of its own."""
+    side = str(tokens[number].attrs.pop("style", "")).removeprefix("text-align:")
+    tokens[number].attrs |= {"class": f"to-{side}"} if side else {}
+    return self.renderToken(tokens, number, options, env)
+
+
 def _strong(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
     """Discord: two underscores underline."""
     if tokens[number].markup == "__":
@@ -196,5 +215,14 @@ def _for_discord() -> MarkdownIt:
     return md
 
 
+def _for_slack() -> MarkdownIt:
+    md = _made().enable("table")
+    md.add_render_rule("fence", _slack_fence)
+    md.add_render_rule("code_inline", _slack_code)
+    md.add_render_rule("th_open", _cell)
+    md.add_render_rule("td_open", _cell)
+    return md
+
+
 _DISCORD = _for_discord()
-_SLACK = _made().enable("table")
+_SLACK = _for_slack()

@@ -1,15 +1,16 @@
 """What goes wrong, on request."""
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Literal
 
 FaultKind = Literal["fail", "rate_limit", "lose_reply", "delay"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Fault:
-    """One thing that goes wrong with one call."""
+    """One thing that goes wrong with one call: two that are alike are two."""
 
     kind: FaultKind
     status: int = 500
@@ -21,7 +22,7 @@ class Faults:
     """Faults to come. Each method's are used up in the order in which they were asked for, one a call.
 
     The methods' names are Slack's (`chat.postMessage`); `response_url` stands for posts to one, and `upload` for the
-    sending of a file's bytes, `download` for their being fetched.
+    sending of a file's bytes, `download` for their being fetched. Of several methods it is the first that is called.
     """
 
     def __init__(self) -> None:
@@ -29,19 +30,21 @@ class Faults:
         self._handshakes = 0
         self.latency = 0.0
 
-    def fail(self, method: str, times: int = 1, *, status: int = 500, error: str | None = None) -> None:
+    def fail(
+        self, method: str | Collection[str], times: int = 1, *, status: int = 500, error: str | None = None
+    ) -> None:
         """Refuse without effect: with this HTTP status, or (`error`) with 200 and that Slack error."""
         self._add(method, times, Fault("fail", status=status, error=error))
 
-    def rate_limit(self, method: str, retry_after: int, times: int = 1) -> None:
+    def rate_limit(self, method: str | Collection[str], retry_after: int, times: int = 1) -> None:
         """Refuse without effect: 429, and `Retry-After` with these seconds."""
         self._add(method, times, Fault("rate_limit", seconds=retry_after))
 
-    def lose_reply(self, method: str, times: int = 1) -> None:
+    def lose_reply(self, method: str | Collection[str], times: int = 1) -> None:
         """Take effect, then close the connection with no answer."""
         self._add(method, times, Fault("lose_reply"))
 
-    def delay(self, method: str, seconds: float, times: int = 1) -> None:
+    def delay(self, method: str | Collection[str], seconds: float, times: int = 1) -> None:
         """Take effect that much later (real seconds)."""
         self._add(method, times, Fault("delay", seconds=seconds))
 
@@ -59,15 +62,21 @@ class Faults:
         self._handshakes = 0
         self.latency = 0.0
 
-    @property
-    def pending(self) -> dict[str, list[FaultKind]]:
-        """What is still to go wrong with whose calls."""
-        return {name: [fault.kind for fault in faults] for name, faults in self._pending.items() if faults}
+    def take_back(self, kind: FaultKind) -> None:
+        """Take back all of this kind that have not happened yet."""
+        self._drop({fault for faults in self._pending.values() for fault in faults if fault.kind == kind})
+
+    def waits(self, kind: FaultKind) -> bool:
+        """Whether one of this kind is still to come."""
+        return any(fault.kind == kind for faults in self._pending.values() for fault in faults)
 
     def take(self, method: str) -> Fault | None:
         """The fault that this call meets."""
-        pending = self._pending.get(method)
-        return pending.popleft() if pending else None
+        if not (pending := self._pending.get(method)):
+            return None
+        fault = pending[0]
+        self._drop({fault})
+        return fault
 
     def take_handshake(self) -> bool:
         """Whether this handshake is to be refused."""
@@ -76,5 +85,12 @@ class Faults:
         self._handshakes -= 1
         return True
 
-    def _add(self, method: str, times: int, fault: Fault) -> None:
-        self._pending.setdefault(method, deque()).extend([fault] * times)
+    def _add(self, method: str | Collection[str], times: int, fault: Fault) -> None:
+        faults = [replace(fault) for _ in range(times)]
+        for name in [method] if isinstance(method, str) else method:
+            self._pending.setdefault(name, deque()).extend(faults)
+
+    def _drop(self, gone: Collection[Fault]) -> None:
+        self._pending = {
+            name: deque(one for one in faults if one not in gone) for name, faults in self._pending.items()
+        }

@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 from aiohttp import web
@@ -70,9 +71,11 @@ def attributes(span: Span) -> dict[str, str]:
     return {each.key: each.value.string_value for each in span.attributes}
 
 
-async def test_who_runs_it_sees_that_it_lives_what_it_has_done_and_that_it_stops(start: Start) -> None:
+async def test_who_runs_it_sees_that_it_lives_what_it_has_done_and_that_it_stops(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "prices.toml").write_text('"openai/scripted" = { input = 1000, output = 1000 }')
+    money = {"PRICES_FILE": str(tmp_path / "prices.toml"), "CAP_DAY": "1000"}  # with a cap each turn is counted at once
     async with collecting() as (collector, address):
-        bot = await start(OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_BSP_SCHEDULE_DELAY="200", STOP_SECONDS="1")
+        bot = await start(OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_BSP_SCHEDULE_DELAY="200", STOP_SECONDS="1", **money)
         program, places = bot.program, talks(bot)
         assert await asked(program, "/healthz") == (200, "alive\n")
         assert await asked(program, "/readyz") == (200, "ready\n")
@@ -94,6 +97,7 @@ async def test_who_runs_it_sees_that_it_lives_what_it_has_done_and_that_it_stops
             assert f'parley_platform_budget_left{{channel="{channel}"}} ' in told
         assert 'parley_model_calls_total{model="openai/scripted",outcome="ok"} 2.0' in told
         assert 'parley_model_tokens_total{kind="input",model="openai/scripted"} ' in told
+        await tells(program, 'parley_model_cost_total{model="openai/scripted"} 0.02')
         for line in ("parley_ready 1.0", "parley_turns_running 0.0", "parley_messages_waiting 0.0"):
             assert line in told
         assert "process_resident_memory_bytes" in told
@@ -111,8 +115,12 @@ async def test_who_runs_it_sees_that_it_lives_what_it_has_done_and_that_it_stops
                 await asyncio.sleep(0.5)
         assert {attributes(turn)["parley.outcome"] for turn in turns} == {"done"}
         assert {attributes(turn)["parley.channel"] for turn in turns} == {"slack", "discord"}
-        inside = [span for span in collector.spans if span.trace_id == turns[0].trace_id and span != turns[0]]
-        assert any("scripted" in span.name or "invoke_agent" in span.name for span in inside), inside
+        spans = {span.span_id: span for span in collector.spans}
+        for own in ("invoke_agent", "generate_content"):  # ADK's own, within those of the turns
+            (*_, last) = [span for span in spans.values() if own in span.name or "call_llm" in span.name]
+            while (above := spans.get(last.parent_span_id)) is not None:
+                last = above
+            assert last.name == "parley.turn"
         everything = "".join(map(str, collector.requests))
         assert "forty-two" not in everything
         assert "What is the question" not in everything

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.load import run
+from benchmarks.load.__main__ import main
 from benchmarks.load.formation import Formation
 from benchmarks.load.questions import KINDS, Speaker, kind, paper, papers
 from benchmarks.load.report import faults, table
@@ -14,7 +15,7 @@ from benchmarks.load.timing import Wait, waits
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.people import Session
 from benchmarks.soak.places import Told
-from benchmarks.soak.script import answer
+from benchmarks.soak.script import answer, judge
 from channels.words import PLACEHOLDER, RESET_DONE
 from sandbox.foreman import Foreman
 from sandbox.models import Asked, Call, Pause, Say
@@ -104,6 +105,18 @@ def test_the_table_is_in_the_platforms_seconds_and_names_what_must_not_be() -> N
     session = Session(3, "discord", Shown(grows((1.0, RESET_DONE))))
     talk = Run(Load(), Speaker(), Formation(Foreman(run.ROOT / "Procfile", Path(), {}, path=Path()), 1, overlaps=True))
     assert talk.deaf([session]) == ["discord s3: started over 1 times in the place of 0"]
+
+
+def test_a_load_that_has_tried_nothing_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = Session(3, "discord", Shown(), [])
+    outcome = Outcome(1, 1.0, [(silent, judge([], ""))], frozenset(), frozenset(), [], 0, 0, Counter())
+    assert faults(Result(outcome, [], [], [])) == [
+        "no deploy was made: EVERY is to be less than MINUTES",
+        "discord s3: nothing was said",
+    ]
+    monkeypatch.setenv("BENCH_DATABASE", "mysql")
+    with pytest.raises(SystemExit, match="BENCH_DATABASE: it is one of postgres, sqlite"):
+        main()
 
 
 @pytest.mark.long

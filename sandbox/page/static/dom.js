@@ -45,11 +45,13 @@ export function show(parent, value, make) {
 function exchange(old, made) {
   const active = document.activeElement;
   const path = old.contains(active) ? active.dataset.focus || active.id : null;
-  const open = [...old.querySelectorAll("details[open]")].map((each) => each.dataset.fold);
-  for (const fold of made.querySelectorAll("details")) if (open.includes(fold.dataset.fold)) fold.open = true;
+  const open = within(old, "details[open]").map((each) => each.dataset.fold);
+  for (const fold of within(made, "details")) if (open.includes(fold.dataset.fold)) fold.open = true;
   old.replaceWith(made);
-  if (path) {
-    const again = [...made.querySelectorAll("[data-focus], [id]")].find((each) => (each.dataset.focus || each.id) === path);
-    again?.focus();
-  }
+  if (path) within(made, "[data-focus], [id]").find((each) => (each.dataset.focus || each.id) === path)?.focus();
+}
+
+// What is so in an element, itself included.
+function within(element, selector) {
+  return [element, ...element.querySelectorAll("*")].filter((each) => each.matches(selector));
 }

@@ -11,6 +11,7 @@ export class Inspector {
     this.element = element;
     this.toast = toast;
     this.tab = "turns";
+    this.prompts = new Map(); // those that were unfolded, by the ids of their questions: they change no more
     this.tabs = h("div", { class: "pane-head tabs", role: "tablist", "aria-label": "What happens behind it" });
     this.body = h("div", { class: "panel", role: "tabpanel", tabindex: "0" });
     this.rooms = Object.fromEntries(TABS.map(([key]) => [key, h("div", { class: `room ${key}` })]));
@@ -104,13 +105,15 @@ export class Inspector {
         h("b", {}, `Model call ${index + 1}`),
         h("span", { class: "meta" }, ask.model, ` · ${ask.messages} messages`, ask.cut ? ` · ${ask.cut} cut` : "", ask.first ? ` · first word ${ask.first.toFixed(2)} s` : "", ask.ended ? ` · ${ask.seconds.toFixed(2)} s` : " · asking…", tokens.input ? ` · ${tokens.input} in, ${tokens.output} out` : "", ask.error ? ` · ${ask.error}` : ""),
       ),
-      h("div", { class: "prompt" }),
+      h("div", { class: "prompt" }, promptOf(ask.id, this.prompts.get(ask.id))),
     );
     const load = async () => {
       const room = fold.querySelector(".prompt");
       if (!fold.open || room.childElementCount) return;
       const prompt = await this.act("prompt", { ask: ask.id });
-      if (prompt?.messages) room.replaceChildren(...promptOf(prompt));
+      if (!prompt?.messages) return;
+      this.prompts.set(ask.id, prompt);
+      room.replaceChildren(...promptOf(ask.id, prompt));
     };
     fold.addEventListener("toggle", load);
     return fold;
@@ -178,11 +181,12 @@ function tool(one) {
   return h("div", { class: "tool-call" }, h("b", {}, icon("tool"), one.tool), h("span", { class: `pill ${one.state === "ended" ? "done" : "running"}` }, one.state), h("pre", { tabindex: "0" }, one.arguments), one.result ? h("pre", { tabindex: "0" }, one.result) : null);
 }
 
-function promptOf(prompt) {
+function promptOf(id, prompt) {
+  if (!prompt) return [];
   const cut = prompt.cut;
   return [
     prompt.tools.length ? h("p", { class: "meta" }, `Tools: ${prompt.tools.join(", ")}`) : null,
-    cut.messages ? h("details", { class: "cut", "data-fold": "cut" }, h("summary", {}, `${cut.messages} older messages were cut (${cut.tokens} tokens)`), cut.newest.map((one) => entry(one.role, [["text", one.text]]))) : null,
+    cut.messages ? h("details", { class: "cut", "data-fold": `cut ${id}` }, h("summary", { "data-focus": `cut ${id}` }, `${cut.messages === 1 ? "1 older message was" : `${cut.messages} older messages were`} cut (${cut.tokens} tokens)`), cut.newest.map((one) => entry(one.role, [["text", one.text]]))) : null,
     ...prompt.messages.map((one) => entry(one.role, one.parts)),
   ].filter(Boolean);
 }

@@ -21,6 +21,7 @@ export function message(platform, said, { act, edit, menu, isReply = false }) {
       "aria-label": `${said.author}, ${said.time}`,
       tabindex: "-1",
       "data-id": id,
+      "data-focus": id,
     },
     said.to ? quoted(said.to) : null,
     face(said),

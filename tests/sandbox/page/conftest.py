@@ -102,6 +102,8 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         async with ScriptedOpenAI(answer) as model:
             settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "TOOLS": "shop:refund"}
             settings |= {"PRICES_FILE": str(folder / "prices.toml"), "DATA_DIR": str(folder), "LEASE_SECONDS": "3"}
+            settings |= {"MODELS": "openai/scripted,openai/other", "GOOGLE_API_KEY": "AIza-none"}
+            settings |= {"HISTORY_TOKENS": "300"}
             for name, value in settings.items():
                 patch.setenv(name, value)
             async with sandboxed() as (address, _):

@@ -1,10 +1,12 @@
 """What somebody sees and does on the page, in a real browser, with the real bot behind it."""
 
 import asyncio
+import re
+from typing import Literal
 
 import aiohttp
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from sandbox.models import Asked, Call, Pause, Say, Turn
 from tests.sandbox.page.conftest import PATIENCE, Stage
@@ -23,7 +25,7 @@ print("hi")
 ```
 
 | a | b |
-| - | - |
+| - | -: |
 | 1 | 2 |
 
 <script>window.broken = true</script> [x](javascript:window.broken=true)"""
@@ -57,21 +59,24 @@ async def test_a_newcomer_asks_on_both_and_sees_the_answer_and_what_was_behind_i
     await expect(discord).to_contain_text("The first half,")
     await expect(slack).not_to_contain_text("the second.")
     await expect(page.locator("#slack .typing")).to_contain_text("working")
+    turn = page.locator(".inspector .turn", has_text="How does it grow?")
+    await turn.locator("summary").first.click()
+    await turn.locator(".ask summary").click()
+    await expect(turn.locator(".entry.system pre")).to_be_visible()
     go_on.set()
     for pane in (slack, discord):
         await expect(pane).to_contain_text("and the second.")
         await expect(pane.locator(".text pre code").first).to_have_text('print("hi")')
     await expect(slack.locator("table td").first).to_have_text("1")
+    await expect(slack.locator("table td").last).to_have_css("text-align", "right")
     await expect(discord.locator("table")).to_have_count(0)  # Discord knows none: the bot drew it with letters
     await expect(discord.locator(".edited")).to_have_count(1)
     assert await page.evaluate("window.broken") is None
     assert await page.locator("a[href^='javascript']").count() == 0
 
-    turn = page.locator(".inspector .turn", has_text="How does it grow?")
     await expect(turn.locator("summary .pill").first).to_have_text("done")
     await expect(turn.locator("summary").first).to_contain_text("$0.012")
-    await turn.locator("summary").first.click()
-    await turn.locator(".ask summary").click()
+    await expect(turn.locator(".entry.system pre")).to_be_visible()  # what is unfolded stays so, whatever comes
     await expect(turn.locator(".entry.system pre")).to_contain_text("helpful teammate")
     await expect(turn.locator(".entry.user pre")).to_contain_text("How does it grow?")
     await expect(turn.locator(".ask .meta").first).to_contain_text("7 in, 5 out")
@@ -103,6 +108,14 @@ async def test_commands_buttons_files_and_reactions_are_those_of_the_platforms(p
     await expect(page.locator("#discord .message").last).not_to_contain_text("Another answer.")
 
     await go(page, "slack", "random")
+    await say(page, "slack", "/help")
+    told = page.locator("#slack .ephemeral", has_text="/reset")
+    await expect(told).to_contain_text("Only visible to you")
+    await page.get_by_role("button", name="grace").click()
+    await expect(page.locator("#slack .place.here")).to_be_visible()
+    await expect(page.locator("#slack .ephemeral")).to_have_count(0)
+    await page.get_by_role("button", name="ada").click()
+    await expect(told).to_be_visible()
     stage.answer = lambda asked: "A file, I see."
     await page.set_input_files(
         "#slack input[type=file]", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"hello"}
@@ -148,7 +161,19 @@ async def test_what_asks_first_is_approved_and_only_by_who_may(page: Page, stage
     await expect(page.locator("#discord .messages")).to_contain_text("It is paid back.")
     await expect(asks.locator(".buttons button")).to_have_count(0)
     await page.click("#tab-turns")
-    await expect(page.locator(".inspector .turn", has_text="approval")).to_be_visible()
+    decided = page.locator(".inspector .turn", has_text="approval")
+    await decided.locator("summary").first.click()
+    tool = decided.locator(".tool-call", has_text="refund")
+    await expect(tool.locator("pre").first).to_have_text('{"amount": 120}')
+    await expect(tool.locator("pre").last).to_contain_text("refunded")
+    await expect(decided.locator(".states li")).to_contain_text(["running", "done"])
+
+    await go(page, "slack", "random")
+    await say(page, "slack", "@parley pay order 8 back")
+    thread = page.locator("#slack .messages > .message", has_text="order 8").locator(".replies")
+    await thread.locator("button", has_text="Approve").click()
+    await expect(thread).to_contain_text("It is paid back.")
+    await expect(thread.locator(".tasks .task.complete")).to_contain_text("refund")
 
 
 async def test_a_bot_that_is_killed_amid_an_answer_goes_on_with_it_and_a_429_is_waited_out(
@@ -177,6 +202,86 @@ async def test_a_bot_that_is_killed_amid_an_answer_goes_on_with_it_and_a_429_is_
     await expect(page.locator(".inspector .call.bad", has_text="429").first).to_be_visible()
 
 
+async def test_faults_are_switched_on_and_off_and_come_through(page: Page, stage: Stage) -> None:
+    def switch(on: str, name: str) -> Locator:
+        return page.locator("fieldset", has=page.locator("legend", has_text=on)).get_by_role("button", name=name)
+
+    async def pressed(button: Locator, is_pressed: str) -> None:
+        await expect(button).to_have_attribute("aria-pressed", is_pressed)
+
+    stage.answer = lambda asked: f"Through all of it: {asked.text}"
+    await page.click("#tab-faults")
+    for on in ("Slack", "Discord"):
+        for name in ("429", "Lose a reply", "Slow"):
+            for is_pressed in ("true", "false"):
+                await switch(on, name).click()
+                await pressed(switch(on, name), is_pressed)
+        await switch(on, "Lose a reply").click()
+        await pressed(switch(on, "Lose a reply"), "true")
+        await say(page, on.lower(), "one")
+        messages = page.locator(f"#{on.lower()} .messages")
+        await expect(messages).to_contain_text("Through all of it: one")
+        await pressed(switch(on, "Lose a reply"), "false")  # it has happened: the next one is not lost
+        await expect(messages.locator(".message", has_text="Through all of it: one")).to_have_count(1)
+    await page.click("#tab-calls")
+    await expect(page.locator(".inspector .call.bad", has_text="answer lost")).to_have_count(2)
+
+    await page.click("#tab-faults")
+    for on in ("Slack", "Discord"):
+        await switch(on, "Drop the socket").click()
+        await page.wait_for_selector(f"#{on.lower()} .state.off")
+        await page.wait_for_selector(f"#{on.lower()} .state.on")
+    await switch("Bot", "Slow model").click()
+    await pressed(switch("Bot", "Slow model"), "true")
+    await say(page, "discord", "two")
+    await expect(page.locator("#discord .messages")).to_contain_text("Through all of it: two")
+    await page.click("#tab-turns")
+    turn = page.locator(".inspector .turn", has_text="two").first
+    await turn.locator("summary").first.click()
+    await expect(turn.locator(".ask .meta")).to_contain_text(re.compile(r"first word [2-9]\."))
+    await page.click("#tab-faults")
+    await switch("Bot", "Slow model").click()
+    await pressed(switch("Bot", "Slow model"), "false")
+
+
+async def test_another_model_is_chosen_and_what_it_does_not_get_to_read_is_shown(page: Page, stage: Stage) -> None:
+    stage.answer = lambda asked: "Well said."
+    offered = ["openai/scripted", "openai/other", "gemini-3.5-flash", "local/smollm2-135m", "another one…"]
+    assert await page.locator("#model option").all_text_contents() == offered
+    page.once("dialog", lambda dialog: dialog.accept("openai/third"))
+    await page.select_option("#model", label="another one…")
+    await page.wait_for_selector("#slack .state.off")
+    await page.wait_for_selector("#slack .state.on")
+    await say(page, "slack", "A long story. " * 120)
+    await expect(page.locator("#slack .messages")).to_contain_text("Well said.")
+    await say(page, "slack", "And now?")
+    await expect(page.locator("#slack .messages .message", has_text="Well said.")).to_have_count(2)
+    turn = page.locator(".inspector .turn", has_text="And now?")
+    await turn.locator("summary").first.click()
+    await expect(turn.locator(".ask .meta").first).to_contain_text("openai/third")
+    await turn.locator(".ask summary").first.click()
+    cut = turn.locator(".prompt .cut")
+    await expect(cut.locator("summary")).to_contain_text("cut (")
+    await cut.locator("summary").click()
+    await expect(cut.locator(".entry pre").first).to_contain_text("Well said.")
+
+
+async def test_it_is_dark_or_light_as_the_machine_is_or_as_one_wants_it(page: Page) -> None:
+    async def is_dark() -> bool:
+        red, *_ = await page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+        return bool(red < 128)
+
+    schemes: tuple[Literal["dark", "light"], ...] = ("dark", "light")
+    for scheme in schemes:
+        await page.emulate_media(color_scheme=scheme)
+        assert await is_dark() is (scheme == "dark")
+    await page.get_by_label("Dark or light").click()
+    assert await is_dark()
+    await page.reload()
+    await page.wait_for_selector("#slack .state.on")
+    assert await is_dark()
+
+
 async def test_the_keyboard_is_enough_and_a_phone_is_wide_enough(page: Page, stage: Stage) -> None:
     stage.answer = lambda asked: "By keys alone."
     await page.keyboard.press("Alt+2")
@@ -191,6 +296,19 @@ async def test_the_keyboard_is_enough_and_a_phone_is_wide_enough(page: Page, sta
     ).to_be_visible()
     await page.keyboard.press("ArrowUp")
     await expect(page.locator("#discord .message").last).to_be_focused()
+    go_on = asyncio.Event()
+    stage.answer = lambda asked: [Say("What grows "), Pause(go_on), Say("keeps the focus.")]
+    await page.focus("#discord-line")
+    await page.keyboard.type("and now?")
+    await page.keyboard.press("Enter")
+    growing = page.locator("#discord .message", has_text="What grows")
+    await expect(growing).to_be_visible()
+    await page.keyboard.press("ArrowUp")
+    await expect(growing).to_be_focused()
+    go_on.set()
+    await expect(growing).to_contain_text("keeps the focus.")
+    await expect(growing.locator("button", has_text="Regenerate")).to_be_visible()
+    await expect(growing).to_be_focused()
     for _ in range(12):
         await page.keyboard.press("Tab")
         if "Regenerate" in (await page.evaluate("document.activeElement.textContent")):
@@ -206,7 +324,9 @@ async def test_the_keyboard_is_enough_and_a_phone_is_wide_enough(page: Page, sta
     await expect(page.locator("#slack h3")).to_have_text("@parley")
     assert await page.evaluate(UNNAMED) == []
 
-    await page.set_viewport_size({"width": 375, "height": 720})
+    for width in (1024, 768, 641, 375):
+        await page.set_viewport_size({"width": width, "height": 720})
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
     for view, seen in (("Discord", "#discord-line"), ("Behind it", ".inspector .panel"), ("Slack", "#slack-line")):
         await page.locator("#tabs .tab", has_text=view).click()
         await expect(page.locator(seen)).to_be_in_viewport()

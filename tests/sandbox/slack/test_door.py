@@ -98,3 +98,18 @@ async def test_a_delayed_call_takes_effect_later(slack: SlackSandbox, client: As
     await late
     (message,) = slack.messages("general")
     assert [version.text for version in message.versions] == ["0", "sent second", "sent first"]
+
+
+async def test_of_several_methods_the_first_that_is_called_meets_the_fault_and_it_can_be_taken_back(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    either = ("chat.postMessage", "chat.update")
+    slack.faults.fail(either, error="fatal_error")
+    slack.faults.lose_reply(either)
+    slack.faults.take_back("lose_reply")
+    assert (slack.faults.waits("fail"), slack.faults.waits("lose_reply")) == (True, False)
+    with pytest.raises(SlackApiError, match="fatal_error"):
+        await client.chat_postMessage(channel=general, text="one")
+    assert not slack.faults.waits("fail")
+    ts = (await client.chat_postMessage(channel=general, text="two"))["ts"]
+    await client.chat_update(channel=general, ts=ts, text="three")
