@@ -27,7 +27,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core import tracing
-from core.agents import ONE, Agents
+from core.agents import Agents
 from core.claiming import Taken, new_id, take, without_damaged
 from core.fence import OWN, WAS_OWN, Fence, kept_usage, writes_own
 from core.inbound import Inbound
@@ -64,12 +64,10 @@ Json = Mapping[str, Any]
 class Turns:
     """The `turns` table, as one worker sees it that has these `agents`."""
 
-    def __init__(
-        self, database: Database, lease: Lease, *, agents: Agents = ONE, pauses: Sequence[float] = PAUSES
-    ) -> None:
+    def __init__(self, database: Database, lease: Lease, agents: Agents, *, pauses: Sequence[float] = PAUSES) -> None:
         self._database = database
         self._lease = lease
-        self._agents = agents
+        self.agents = agents
         self._notices = Notices(database)
         self._pauses = pauses
 
@@ -91,7 +89,7 @@ class Turns:
             running: the turns that this worker runs.
         """
         try:
-            if (taken := await take(self._database, self._lease, self._agents, limit, running)) is not None:
+            if (taken := await take(self._database, self._lease, self.agents, limit, running)) is not None:
                 return [_plain(one) for one in taken]
             async with self._database.write() as connection:
                 resumed = await self._resume(connection, limit, running)
@@ -347,7 +345,7 @@ class Turns:
     async def _next(self, connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
         """The turn that answers what waits. What an agent has begun or asked for, that one goes on with."""
         first, said = batch[0], tuple(Inbound.from_json(row.inbound) for row in batch)
-        its = (first.session, first.generation, first.model, self._agents.answering(first.agent, said[-1].spots))
+        its = (first.session, first.generation, first.model, self.agents.answering(first.agent, said[-1].spots))
         turn = _plain(Taken(new_id(), *its, said, first.accepted_at))
         if first.parent is None or (parent := await parent_of(connection, first)) is None:
             return turn

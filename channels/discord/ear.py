@@ -48,16 +48,11 @@ MOST_NAME = 80
 class Ear:
     """Takes in what people say, whether Discord tells of it or it is found later.
 
-    Attributes:
-        gaps_of: what has the messages of a place taken in behind what was not heard there, if this process hears it;
-            to be set before anything is heard.
-
     Args:
         api: logged in before anything is heard.
         serves: whether the bot answers in the server of that id.
+        gaps_of: what has the messages of a place taken in behind what was not heard there, if this process hears it.
     """
-
-    gaps_of: Callable[[str], Gaps | None]
 
     def __init__(
         self,
@@ -69,6 +64,7 @@ class Ear:
         *,
         visits: Visits,
         serves: Callable[[int | None], bool],
+        gaps_of: Callable[[str], Gaps | None],
     ) -> None:
         self._settings = settings
         self._api = api
@@ -77,6 +73,7 @@ class Ear:
         self._work = work
         self._visits = visits
         self._serves = serves
+        self._gaps_of = gaps_of
         self._hearing = dict[int, asyncio.Task[Any]]()  # by the id of the message
         self._queues = WeakValueDictionary[int, asyncio.Lock]()  # by the id of the channel
 
@@ -118,11 +115,11 @@ class Ear:
 
     def _look_again(self, message: discord.Message) -> None:
         """Have it looked what was said since a message, which could not be taken in."""
-        if gaps := self.gaps_of(place_of(guild_of(message), message.channel.id)):
+        if gaps := self._gaps_of(place_of(guild_of(message), message.channel.id)):
             gaps.open(sent_at(message.id))
 
     async def _hear(self, call: Call) -> None:
-        gaps = self.gaps_of(call.inbound.place)
+        gaps = self._gaps_of(call.inbound.place)
         try:
             await (gaps.hear(call) if gaps is not None else self.take(call))
         except StoreError as error:
