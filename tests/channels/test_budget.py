@@ -123,7 +123,7 @@ def test_the_first_words_of_a_reply_go_at_once_but_not_with_a_call_that_is_kept_
         if is_told:
             budget.told(calls=5, left=5, seconds=5)
         with budget.live(), budget.live():
-            waits = []
+            waits = list[float]()
             for _ in range(3):
                 asked = now()
                 await budget.admit(Priority.TICK, SILENT)

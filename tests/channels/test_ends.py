@@ -37,6 +37,15 @@ async def ended(talk: Talk, count: int = 1) -> list[Any]:
     return rows
 
 
+async def answered(talk: Talk) -> None:
+    """Wait until the model has said all of an answer."""
+    async with asyncio.timeout(5):
+        while True:
+            if any(row.text for row in await talk.bot.turn_rows()):
+                return
+            await asyncio.sleep(0.01)
+
+
 def retries(talk: Talk) -> list[bool]:
     """For each message of the bot, whether it can be tried again."""
     return [words.RETRY in message.buttons for message in talk.replies()]
@@ -325,9 +334,7 @@ async def test_a_platform_that_takes_its_time_holds_up_no_model(sandbox: Any, tm
     async with talking(sandbox, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as talk:
         sandbox.faults.delay(talk.calls["post"], 1.0)
         await talk.say("hi")
-        async with asyncio.timeout(5):
-            while not any(row.text for row in await talk.bot.turn_rows()):
-                await asyncio.sleep(0.01)
+        await answered(talk)
         assert talk.replies() == [], "the platform has not taken the first call, and the model has said all"
         await says(talk, "one two three four")
 

@@ -165,10 +165,10 @@ async def test_the_first_words_wait_neither_for_a_pace_nor_behind_what_waited_be
         reply.feed("**")
         reply.feed("The ")
         await board.until(lambda: board.shown == ["**The**"])
-        assert board.are_silent[-1]
+        assert board.are_silent[-1:] == [True]
         reply.feed("answer**")
         await board.until(lambda: board.shown == ["**The answer**"])
-        assert not board.are_silent[-1]
+        assert board.are_silent[-1:] == [False]
         await reply.close("**The answer**")
 
 
