@@ -10,8 +10,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from benchmarks.replies.load import TOKENS, Ending, Load, Model
-from benchmarks.replies.parley import keep, no_sign
-from channels.receipts import Receipts
+from benchmarks.replies.parley import keep
+from channels.receipts import Address, Receipts
 from channels.reply import Reply
 from channels.slack.api import SlackApi
 from channels.slack.surface import SlackSurface
@@ -33,6 +33,10 @@ class _Silent(AsyncWebClient):
         )
 
 
+async def _no_sign(_address: Address) -> None:
+    """No message waits for its turn here."""
+
+
 async def delta_cost() -> float:
     """Seconds of CPU that a delta costs beyond what it costs the model to say it, on 50 replies at once."""
     return (await _cpu(is_heard=True) - await _cpu(is_heard=False)) / (REPLIES * TOKENS)
@@ -41,7 +45,7 @@ async def delta_cost() -> float:
 async def _cpu(*, is_heard: bool) -> float:
     """Seconds of CPU from the first word to the last."""
     load = Load(REPLIES, CHANNELS, Ending.TOGETHER, SPEED)
-    model, api, receipts = Model(load), SlackApi(_Silent(), speed=SPEED), Receipts(no_sign, no_sign)
+    model, api, receipts = Model(load), SlackApi(_Silent(), speed=SPEED), Receipts(_no_sign, _no_sign)
     async with AsyncExitStack() as replies:
         for speech in model.speeches if is_heard else ():
             address = {"team": "T", "channel": load.channel(speech.number), "thread_ts": "1", "ts": "1"}

@@ -34,7 +34,8 @@ class Shown:
 def watch(questions: Sequence[Question], speeches: Sequence[Speech], versions: Iterable[Version]) -> list[Shown]:
     """Follow each reply through all that was seen.
 
-    A message belongs to the reply whose words it says, or else to the question that it answers.
+    A message belongs to the reply whose words it says, or else to the question that it answers, or to the reply of
+    which it answers a message: so one without a word that is left standing is seen as well.
     """
     versions = list(versions)
     asked = {question.message: question.number for question in questions}
@@ -43,8 +44,9 @@ def watch(questions: Sequence[Question], speeches: Sequence[Speech], versions: I
         if version.text is not None and (place := last_place(version.text)) is not None:
             owners.setdefault(version.message, place[0])
     for version in versions:
-        if version.answers in asked:
-            owners.setdefault(version.message, asked[version.answers])
+        owner = asked.get(version.answers or "", owners.get(version.answers or ""))
+        if owner is not None:
+            owners.setdefault(version.message, owner)
     seen: defaultdict[int, list[Version]] = defaultdict(list)
     for version in versions:
         if version.message in owners:

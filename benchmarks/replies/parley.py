@@ -1,26 +1,30 @@
 """Parley: from the model's deltas through the reply and the pacer to the platform's real client."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
 
 from benchmarks.replies.contender import Writer, Writing
 from benchmarks.replies.stage import DiscordStage, Question, SlackStage
 from channels.buttons import EXTRAS, growing, under_answer
 from channels.channel import Surface
+from channels.discord import reactions as discord_signs
 from channels.discord.api import DiscordApi
 from channels.discord.login import make_client
 from channels.discord.settings import DiscordSettings
 from channels.discord.surface import DiscordSurface
-from channels.receipts import Receipts
 from channels.reply import Reply
+from channels.slack import reactions as slack_signs
 from channels.slack.api import SlackApi
 from channels.slack.login import client
+from channels.slack.sessions import Sessions
 from channels.slack.settings import SlackSettings
 from channels.slack.streams import LIFETIME, Streams, StreamSurface
 from channels.words import ENGLISH
 
 NAME = "Parley"
+
+#: Seconds that what nobody waits for has to end.
+SETTLE = 2.0
 
 
 async def keep(ids: Sequence[str]) -> None:
@@ -47,10 +51,6 @@ async def written(surface: Surface, question: Question) -> AsyncIterator[Writer]
         yield Buttoned(reply, name)
 
 
-async def no_sign(address: Mapping[str, Any]) -> None:
-    """No message waits for its turn here."""
-
-
 class _OnSlack(Writing):
     def __init__(self, stage: SlackStage, api: SlackApi) -> None:
         sandbox = stage.sandbox
@@ -58,7 +58,13 @@ class _OnSlack(Writing):
         self._bot = sandbox.bot_user_id
         self._api = api
         self._streams = Streams(lifetime=LIFETIME / stage.speed)
-        self._receipts = Receipts(no_sign, no_sign)
+        self._receipts = slack_signs.receipts(api)
+        self._sessions = Sessions(api)
+
+    async def settle(self) -> None:
+        """Let the calls end that nobody waits for: they count as well."""
+        await self._receipts.settle(SETTLE)
+        await self._sessions.settle(SETTLE)
 
     def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
         address = {
@@ -68,14 +74,19 @@ class _OnSlack(Writing):
             "thread_ts": question.message,
             "ts": question.message,
         }
-        surface = StreamSurface(self._api, self._receipts, address, f"turn {question.number}", self._streams)
+        turn = f"turn {question.number}"
+        surface = StreamSurface(self._api, self._receipts, address, turn, self._streams, sessions=self._sessions)
         return written(surface, question)
 
 
 class _OnDiscord(Writing):
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
-        self._receipts = Receipts(no_sign, no_sign)
+        self._receipts = discord_signs.receipts(api)
+
+    async def settle(self) -> None:
+        """See `_OnSlack`."""
+        await self._receipts.settle(SETTLE)
 
     def write(self, question: Question) -> AbstractAsyncContextManager[Writer]:
         address = {"channel": question.place, "message": question.message}
@@ -87,7 +98,9 @@ class _OnDiscord(Writing):
 async def on_slack(stage: SlackStage) -> AsyncIterator[Writing]:
     sandbox = stage.sandbox
     web = client(SlackSettings(sandbox.bot_token, sandbox.app_token, sandbox.api_url))
-    yield _OnSlack(stage, SlackApi(web, speed=stage.speed))
+    writing = _OnSlack(stage, SlackApi(web, speed=stage.speed))
+    yield writing
+    await writing.settle()
 
 
 @asynccontextmanager
@@ -96,6 +109,8 @@ async def on_discord(stage: DiscordStage) -> AsyncIterator[Writing]:
     api = DiscordApi(bot, speed=stage.speed)
     await bot.login(stage.sandbox.bot_token)
     try:
-        yield _OnDiscord(api)
+        writing = _OnDiscord(api)
+        yield writing
+        await writing.settle()
     finally:
         await bot.close()

@@ -194,6 +194,7 @@ class DiscordPlatform:
             replies=len(newest),
             newest=newest[-1] if newest else None,
             buttons=message.buttons,
+            has_files=bool(message.content.attachments),
         )
 
     def _markdown(self, message: DiscordMessage, names: Mapping[str, str]) -> str:

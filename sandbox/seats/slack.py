@@ -179,6 +179,7 @@ class SlackPlatform:
             replies=len(shown),
             newest=shown[-1] if shown else None,
             buttons=self._buttons(message),
+            has_files=bool(message.files),
         )
 
     def _markdown(self, content: Content, message: SlackMessage) -> str:

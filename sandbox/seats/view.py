@@ -68,6 +68,7 @@ class Message:
         replies: how many messages its thread holds beside it.
         newest: the newest of them.
         buttons: the platform's ids of its buttons, by what is on them.
+        has_files: whether files came with it.
     """
 
     id: str
@@ -87,6 +88,7 @@ class Message:
     replies: int = 0
     newest: "Message | None" = None
     buttons: Mapping[str, str] = field(default_factory=dict)
+    has_files: bool = False
 
 
 class Kind(Enum):

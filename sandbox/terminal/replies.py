@@ -29,8 +29,8 @@ class Replies:
 
     A reply is in flight as long as a question has seen nothing of the bot in its conversation, or the bot's
     message there still shows its placeholder. A placeholder is known by the platform's word for it, or by its
-    own words: they have been replaced before. As long as none has ever been, each first text may be one. After
-    that a reply is complete when it has stood still.
+    own words: they have been replaced before. As long as none has ever been, each first text may be one, but not
+    one that comes with a file. After that a reply is complete when it has stood still.
     """
 
     def __init__(self, pace: Pace) -> None:
@@ -64,7 +64,7 @@ class Replies:
             self._pending.discard(key)
         if message.pending or message.only_for is not None:
             return
-        if happening.kind is Kind.POSTED:
+        if happening.kind is Kind.POSTED and not message.has_files:
             self._first_texts[key] = message.plain
         elif first := self._first_texts.pop(key, None):
             self._placeholders.add(first)

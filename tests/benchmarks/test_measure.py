@@ -87,6 +87,8 @@ def test_messages_belong_to_whose_words_they_say_or_else_to_what_they_answer() -
     first, second = watch(questions, speeches, seen)
     assert first.final == 31
     assert second.final is None, "its placeholder was left standing"
+    first, _ = watch(questions, speeches, [*seen[:2], version(20, "m3", "...", "m0"), *seen[2:]])
+    assert first.final is None, "so was one behind its first message"
 
 
 def test_the_drain_is_what_the_finals_used_of_the_limit() -> None:

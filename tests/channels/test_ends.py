@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from channels import words
 from channels.discord.api import DiscordApi
 from channels.slack.surface import SlackSurface
-from core.errors import StoreError
+from core.errors import ProviderSilentError, StoreError
 from core.store.database import Database
 from core.turns import Turns
 from sandbox.models import Asked, Fail, Pause, Say, Stall, Turn
@@ -35,6 +35,15 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 async def ended(talk: Talk, count: int = 1) -> list[Any]:
     rows: list[Any] = await talk.bot.settled(count)
     return rows
+
+
+async def answered(talk: Talk) -> None:
+    """Wait until the model has said all of an answer."""
+    async with asyncio.timeout(5):
+        while True:
+            if any(row.text for row in await talk.bot.turn_rows()):
+                return
+            await asyncio.sleep(0.01)
 
 
 def retries(talk: Talk) -> list[bool]:
@@ -307,6 +316,27 @@ async def test_a_stop_hands_the_answer_over_and_a_time_limit_can_be_tried_again(
         await talk.sandbox.wait_for(lambda: retries(talk) == [True])
         await talk.press(words.RETRY)
         await says(talk, "It is 42.")
+
+
+async def test_a_model_that_says_nothing_for_too_long_ends_in_one_sentence_below_what_it_said(
+    sandbox: Any, tmp_path: Path
+) -> None:
+    async with talking(sandbox, tmp_path, fails_once(failure=[Say("Once"), Stall()])) as talk:
+        talk.bot.answerer._runtime.app.root_agent.model.idle_seconds = 0.5
+        await failed(talk)
+        (row,) = await ended(talk)
+        apology = words.ENGLISH.apology(ProviderSilentError.public, row.id)
+        assert texts(talk) == [f"Once\n\n{apology}"]
+        assert retries(talk) == [True]
+
+
+async def test_a_platform_that_takes_its_time_holds_up_no_model(sandbox: Any, tmp_path: Path) -> None:
+    async with talking(sandbox, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as talk:
+        sandbox.faults.delay(talk.calls["post"], 1.0)
+        await talk.say("hi")
+        await answered(talk)
+        assert talk.replies() == [], "the platform has not taken the first call, and the model has said all"
+        await says(talk, "one two three four")
 
 
 async def test_a_database_that_fails_is_said_to_the_one_who_pressed(

@@ -47,6 +47,8 @@ class Board:
     async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
         self.asked.append(priority)
         self.are_silent.append(since == SILENT)
+        async with self._changed:
+            self._changed.notify_all()
         if priority in self.has_no_place_for:
             await asyncio.Event().wait()
         await asyncio.sleep(0)
@@ -157,8 +159,7 @@ async def test_the_first_words_wait_neither_for_a_pace_nor_behind_what_waited_be
         await board.until(lambda: board.shown == [PLACEHOLDER])
         board.has_no_place_for = {Priority.TICK}
         reply.status("_Searching…_")
-        while board.asked[-1] is not Priority.TICK:
-            await asyncio.sleep(0)
+        await board.until(lambda: board.asked[-1] is Priority.TICK)
         assert not any(board.are_silent)
         board.has_no_place_for = set()
         reply.feed("**")

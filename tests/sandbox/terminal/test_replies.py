@@ -47,6 +47,17 @@ async def test_a_placeholder_is_in_flight_until_it_is_replaced(replies: Replies)
     assert not replies.in_flight
 
 
+async def test_a_file_behind_a_reply_that_was_streamed_is_no_placeholder(replies: Replies) -> None:
+    replies.ask(message("1", "hello"), addressed=True)
+    streamed = message("2", "", bot=True, thread="1")
+    replies.note(Happening(Kind.POSTED, replace(streamed, pending=True)))
+    replies.note(grown(streamed, "Hello"))
+    assert not replies.in_flight
+    file = replace(message("3", "[file answer.md]", bot=True, thread="1"), has_files=True)
+    replies.note(Happening(Kind.POSTED, file))
+    assert not replies.in_flight
+
+
 async def test_an_answer_that_came_before_the_question_was_noted_counts(replies: Replies) -> None:
     placeholder = message("2", "Thinking", bot=True, thread="1")
     replies.note(Happening(Kind.POSTED, placeholder))
