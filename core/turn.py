@@ -30,6 +30,7 @@ class Turn:
         chunks: the platform's ids of the reply's messages as far as they stand.
         text: the final text, once it is kept.
         cancel: why it is to be ended, if it is.
+        is_damaged: whether of what is kept of it not all can be read that it takes to run it.
         meter: counts what its run asks of models.
     """
 
@@ -49,6 +50,7 @@ class Turn:
     chunks: tuple[str, ...] = ()
     text: str | None = None
     cancel: str | None = None
+    is_damaged: bool = False
     meter: Meter = field(default_factory=Meter, compare=False, repr=False)
 
     def __post_init__(self) -> None:
