@@ -58,12 +58,14 @@ class _AtWork:
         reply: from when it grows.
         clerk: from when its agent is asked.
         is_revised: whether what it answers was edited meanwhile.
+        answer: the whole answer and the files that come with it, from when it is kept, if nothing was asked for.
     """
 
     delays: Delays
     reply: Reply | None = None
     clerk: Clerk | None = None
     is_revised: bool = False
+    answer: tuple[str, Sequence[File]] | None = None
 
 
 class Answerer:
@@ -346,6 +348,8 @@ class Answerer:
     async def _cancelled(self, turn: Turn, reply: Reply, reason: str) -> None:
         """End what was cancelled, or leave it to another worker."""
         match reason:
+            case turns.RESET if (answer := self._at_work[turn.id].answer) is not None:  # nothing of it was stopped
+                await self._show(turn, reply, *answer, asked=())
             case turns.RESET | turns.STOP | turns.WITHDRAWN:
                 await self._close(turn, reply, _LAST_WORDS[reason], "cancelled", reason)
             case turns.SHUTDOWN:
@@ -370,8 +374,7 @@ class Answerer:
             controls = [button("retry", turn.id, say)]
             await reply.close(said, Priority.ERROR, ending=say.apology(sentence, turn.id), controls=controls)
         else:
-            is_stopped = cause == turns.STOP
-            controls = self._under(turn, say, self._extras - {"feedback", "why"}) if is_stopped else []
+            controls = self._under(turn, say, self._extras - {"feedback", "why"}) if cause == turns.STOP else []
             await reply.close(said, ending=say(sentence), controls=controls)
         await self._turns.end(turn, state, error=cause, receipt=self._receipt(turn))
 
@@ -380,6 +383,7 @@ class Answerer:
     ) -> None:
         """Show the final text, and below it, each in a message of its own, what people are asked for."""
         controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
+        self._at_work[turn.id].answer = None if asked else (text, files)
         await reply.close(text, controls=controls, files=files)
         self._at_work[turn.id].delays.ended()
         for approval in asked:
@@ -389,10 +393,8 @@ class Answerer:
 
     def _receipt(self, turn: Turn) -> dict[str, Any] | None:
         """What a turn was made of, as far as it has run here."""
-        clerk = self._at_work[turn.id].clerk
-        return clerk.receipt if clerk is not None else None
+        return None if (clerk := self._at_work[turn.id].clerk) is None else clerk.receipt
 
     def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
-        if turn.run is not None:  # what somebody has decided is done, and not once more
-            extras = extras - {"regenerate"}
-        return under_answer(turn.id, say, extras, is_revised=self._at_work[turn.id].is_revised)
+        once = {"regenerate"} if turn.run is not None else set()  # what somebody has decided is done, and not once more
+        return under_answer(turn.id, say, extras - once, is_revised=self._at_work[turn.id].is_revised)

@@ -27,7 +27,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core import tracing
-from core.agents import ONE, Agents
+from core.agents import Agents
 from core.claiming import ALIKE, Taken, new_id, plain, resumed, take
 from core.damage import DAMAGED, Unreadable, put_right, see_sound, stand_in_for, stood_in
 from core.fence import OWN, WAS_OWN, Fence, kept_usage, writes_own
@@ -61,12 +61,10 @@ Json = Mapping[str, Any]
 class Turns:
     """The `turns` table, as one worker sees it that has these `agents`."""
 
-    def __init__(
-        self, database: Database, lease: Lease, *, agents: Agents = ONE, pauses: Sequence[float] = PAUSES
-    ) -> None:
+    def __init__(self, database: Database, lease: Lease, agents: Agents, *, pauses: Sequence[float] = PAUSES) -> None:
         self._database = database
         self._lease = lease
-        self._agents = agents
+        self.agents = agents
         self._notices = Notices(database)
         self._pauses = pauses
 
@@ -98,7 +96,7 @@ class Turns:
             return []
 
     async def _claim(self, limit: int, running: Collection[str]) -> list[Turn]:
-        if (taken := await take(self._database, self._lease, self._agents, limit, running)) is not None:
+        if (taken := await take(self._database, self._lease, self.agents, limit, running)) is not None:
             return [plain(one) for one in taken]
         async with self._database.write() as connection:
             left = await self._resume(connection, limit, running)
@@ -354,7 +352,7 @@ class Turns:
             if (message := await stand_in_for(connection, first)) is None:
                 return None
             said = (message,)
-        its = (first.session, first.generation, first.model, self._agents.answering(first.agent, said[-1].spots))
+        its = (first.session, first.generation, first.model, self.agents.answering(first.agent, said[-1].spots))
         turn = replace(plain(Taken(new_id(), *its, said, first.accepted_at)), is_damaged=is_damaged)
         if is_damaged or first.parent is None or (parent := await parent_of(connection, first)) is None:
             return turn

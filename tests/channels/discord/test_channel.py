@@ -86,6 +86,24 @@ async def test_a_wish_to_start_over_is_done_and_confirmed_each_time(server: Disc
             await bot.says(await bot.ask("ada", "general", "Reset!"), words.RESET_DONE)
 
 
+async def test_an_answer_that_is_whole_when_the_conversation_is_started_over_is_not_said_to_be_stopped(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
+        server.faults.delay(PATCH, 1)
+        first = await bot.ask("ada", "general", "tell a story")
+        async with asyncio.timeout(10):
+            while [row.state for row in await bot.turn_rows()] != ["answered"]:  # noqa: ASYNC110 - the database tells nobody
+                await asyncio.sleep(0.01)
+        await bot.says(await bot.ask("ada", "general", "reset"), words.RESET_DONE)
+        await bot.says(first, "Once upon a time it ended.")
+        (row,) = await bot.settled(1)
+        assert (row.state, row.text) == ("done", None)
+        await bot.says(await bot.ask("ada", "general", "hello"), "anew!")
+        assert bot.texts(first) == ["Once upon a time it ended."]
+        assert bot.said_to_model() == ["Ada Lovelace: hello"]
+
+
 async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandbox, tmp_path: Path) -> None:
     async with running(server, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
         first = await bot.ask("ada", "general", "tell a story")
@@ -271,10 +289,10 @@ async def test_the_model_is_never_held_up(
 
     monkeypatch.setattr(Turns, "answered", keep)
     async with running(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:
-        server.faults.delay(PATCH, 2)
+        server.faults.delay(PATCH, 3)
         question = await bot.ask("ada", "general", "a long one")
         await server.wait_for(lambda: bot.calls(PATCH))
-        await until(lambda: kept, seconds=1.5)
+        await until(lambda: kept, seconds=2.5)
         assert [call.status for call in bot.calls(PATCH)] == [0]
         await bot.says(question, story.strip())
 
