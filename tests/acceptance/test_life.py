@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from channels import words
-from core.errors import DamagedTurnError
+from core.errors import DamagedSessionError, DamagedTurnError
 from sandbox.models import Asked, Call, Pause, Say, ScriptedAnthropic, ScriptedGemini, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Start
@@ -182,10 +182,11 @@ async def test_what_cannot_be_read_any_more_is_said_where_it_was_asked_and_holds
 ) -> None:
     bot = await start(DATA_DIR=str(tmp_path / "data"))
     bot.answer = lambda asked: "Here." if "before" in asked.text else [Say("Beginning"), Pause(60.0)]
-    here, others = talks(bot), talks(bot)
+    here, others, known = talks(bot), talks(bot), talks(bot)
 
     async def before(platform: Platform) -> None:
         await bot.ask(platform, here[platform], "before", "Here.")
+        await bot.ask(platform, known[platform], "before this", "Here.")
         await here[platform].say("first")
         await others[platform].say("other")
         for talk in (here[platform], others[platform]):
@@ -200,6 +201,8 @@ async def test_what_cannot_be_read_any_more_is_said_where_it_was_asked_and_holds
         said = "session IN (SELECT session FROM inbox WHERE json_extract(inbound, '$.text') LIKE '%waits')"
         database.execute(f"UPDATE turns SET attempt = 'many', chunks = '7' WHERE state = 'running' AND {said}")
         database.execute(f"UPDATE inbox SET inbound = '{{' WHERE turn IS NULL AND {said}")
+        stored = "session IN (SELECT session FROM messages WHERE content LIKE '%before this%')"
+        database.execute(f"UPDATE messages SET event = NULL, tool_calls = '7' WHERE {stored}")
 
     async def after(platform: Platform) -> None:
         talk = here[platform]
@@ -207,8 +210,11 @@ async def test_what_cannot_be_read_any_more_is_said_where_it_was_asked_and_holds
         await platform.wait_for(lambda: sum(DamagedTurnError.public in reply.text for reply in talk.replies()) == 2)
         assert [reply.text.split()[0] for reply in talk.replies()] == ["Here.", "⚠️", "⚠️"]
         await bot.ask(platform, talk, "again", "All of it.")
-        await bot.ask(platform, talk, "reset", words.RESET_DONE)
-        await bot.ask(platform, talk, "anew", "All of it.")
+        await known[platform].say("and?")
+        await bot.reply(platform, known[platform], lambda text: DamagedSessionError.public in text)
+        for each in (talk, known[platform]):
+            await bot.ask(platform, each, "reset", words.RESET_DONE)
+            await bot.ask(platform, each, "anew", "All of it.")
 
     bot.answer = lambda _asked: "All of it."
     await bot.start()
