@@ -339,7 +339,8 @@ class Inbox:
         Returns:
             What else waited.
         """
-        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None, receipt=None))
+        over = (turns.c.session == session_id) & ~is_under_way(turns)  # what is not is forgotten when it ends
+        await connection.execute(sa.update(turns).where(over).values(text=None, receipt=None))
         generation = await begin_generation(connection, session_id)
         here = inbox.c.session == session_id
         later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)

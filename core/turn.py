@@ -29,6 +29,7 @@ class Turn:
         has_waited: whether its messages may bear the sign that they wait, given by whichever process.
         chunks: the platform's ids of the reply's messages as far as they stand.
         text: the final text, once it is kept.
+        said: what is shown of another text, where the worker before has handed the turn back.
         cancel: why it is to be ended, if it is.
         is_damaged: whether of what is kept of it not all can be read that it takes to run it.
         meter: counts what its run asks of models.
@@ -49,6 +50,7 @@ class Turn:
     has_waited: bool = field(default=False, compare=False)
     chunks: tuple[str, ...] = ()
     text: str | None = None
+    said: str = ""
     cancel: str | None = None
     is_damaged: bool = False
     meter: Meter = field(default_factory=Meter, compare=False, repr=False)

@@ -180,13 +180,13 @@ class Turns:
 
         return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
 
-    async def hand_back(self, turn: Turn) -> None:
-        """Leave the turn to whoever claims it next; that it was tried does not count.
+    async def hand_back(self, turn: Turn, said: str = "") -> None:
+        """Leave the turn to whoever claims it next, and what is shown of it by now; that it was tried does not count.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _HANDED_BACK, usage=turn.meter.to_json() or None)
+        await self._write(turn, _HANDED_BACK, usage=turn.meter.to_json() or None, said=said or None)
         tracing.ended("handed back")
         if not self._database.is_sqlite:
             async with self._database.write() as connection:
@@ -294,8 +294,7 @@ class Turns:
             .limit(limit)
             .with_for_update(skip_locked=True)
         )
-        rows = (await connection.execute(query)).all()
-        if not rows:
+        if not (rows := (await connection.execute(query)).all()):
             return []
         see_sound(rows)
         taken = {
@@ -303,6 +302,7 @@ class Turns:
             "claims": turns.c.claims + 1,
             "attempt": turns.c.attempt + 1,
             "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
+            "text": sa.case((turns.c.state == "answered", turns.c.text), else_=None),
         }
         ids = [row.id for row in rows]
         await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
@@ -373,6 +373,7 @@ _SHOWN = writes_own(("running", "answered"), "chunks")
 _HANDED_BACK = writes_own(
     ("running", "answered"),
     usage=kept_usage(),
+    text=sa.case((turns.c.state == "running", sa.bindparam("new_said", type_=sa.Text)), else_=turns.c.text),
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
     owner=None,
     attempt=turns.c.attempt - 1,
