@@ -41,6 +41,7 @@ ADVICE: Mapping[str, str] = {
     "RefusedError": "the platform refuses the reply: is the bot still a member there, and may it write?",
     "StoreError": "the database was away: see that DATABASE_URL can be reached at all times",
     "DamagedSessionError": "what is stored of that session cannot be read: `reset` in the conversation makes it whole",
+    "DamagedTurnError": "what is stored of that turn cannot be read: it has been said, and is to be asked again",
     "time limit": "the turn took longer than TURN_SECONDS: `parley why ID` shows where the time went",
 }
 _ELSE = "the log has the cause, under the id of the turn"

@@ -10,6 +10,7 @@ from channels.attachments import Allowance, Attachments
 from channels.channel import Channel, Heard
 from channels.context import Context
 from channels.door import Admission, Door
+from core.errors import DamagedTurnError
 from core.inbound import Inbound, storable
 from core.receipt import Clerk
 from core.runtime import AgentRuntime
@@ -63,9 +64,12 @@ class Asking:
             clerk: takes down what is read of it.
 
         Raises:
+            DamagedTurnError: it cannot be read what is asked.
             StoreError: it cannot be read what was asked before.
             CapError: nothing more may be spent.
         """
+        if turn.is_damaged:
+            raise DamagedTurnError(f"turn {turn.id}: what is kept of it cannot be read")
         heard: Sequence[Heard] = [await channel.read(message) for message in turn.messages]
         files: Sequence[Part] = ()
         turn.meter.place = turn.inbound.place

@@ -9,26 +9,30 @@ several steps (`Turns.claim`).
 """
 
 import json
-import logging
 import time
 import uuid
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents import Agents
 from core.inbound import Inbound
 from core.lease import Lease
+from core.metering import Meter
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
 from core.store.statement import Statement
+from core.turn import Turn
 from core.waiting import answered_together, is_free, is_under_way, is_waiting, readable, waiting_heads
 
-log = logging.getLogger(__name__)
+#: What is called the same of a turn and in its row.
+ALIKE = ("id", "generation", "kind", "origin", "run", "model", "agent")
+
+#: Seconds after which a message counts as one that has waited.
+WAITED = 0.2
 
 _WORKER = sa.bindparam("the_worker", type_=sa.Text)
 
@@ -109,21 +113,35 @@ async def take(
     return turns_
 
 
+def plain(taken: Taken) -> Turn:
+    """The turn that answers plain messages."""
+    its = (taken.id, taken.session, taken.generation, taken.messages)
+    has_waited = time.time() - taken.accepted_at > WAITED
+    return Turn(*its, "message", taken.id, model=taken.model, agent=taken.agent, has_waited=has_waited)
+
+
+def resumed(row: sa.Row[Any], messages: tuple[Inbound, ...], *, is_damaged: bool) -> Turn:
+    """The turn whose row, as it was before, somebody has taken up."""
+    return Turn(
+        **{name: getattr(row, name) for name in ALIKE},
+        session_id=row.session,
+        messages=messages,
+        claim=row.claims + 1,
+        attempt=row.attempt + 1,
+        is_resumed=True,
+        has_waited=True,
+        chunks=tuple(row.chunks or ()),
+        text=row.text if row.state == "answered" else None,
+        said=row.text or "",
+        cancel=row.cancel,
+        is_damaged=is_damaged,
+        meter=Meter(row.id, row.usage, begun_at=row.created_at),
+    )
+
+
 def new_id() -> str:
     """For a turn."""
     return uuid.uuid4().hex[:10]
-
-
-async def without_damaged(
-    connection: AsyncConnection, rows: Sequence[sa.Row[Any]], said: Container[str]
-) -> Sequence[sa.Row[Any]]:
-    """Those of the turns of whose messages some can be read. The others have failed."""
-    damaged = [row.id for row in rows if row.origin not in said]
-    if damaged:
-        log.error("the messages of the turns %s cannot be read: they have failed", ", ".join(damaged))
-        values = {"state": "failed", "error": "its messages cannot be read", "finished_at": time.time()}
-        await connection.execute(sa.update(turns).where(turns.c.id.in_(damaged)).values(**values))
-    return [row for row in rows if row.origin in said]
 
 
 def _said(text: str) -> Inbound | None:

@@ -5,6 +5,7 @@
     ├── StoreError               the database cannot be reached, or is not what it should be
     │   ├── SessionResetError    the session was reset while something still wrote to it
     │   ├── DamagedSessionError  what is stored of a session cannot be read; the others can
+    │   │   └── DamagedTurnError what is stored of a turn cannot be read; what was said before can
     │   ├── ClosedError          the database was closed: the process ends
     │   └── TurnLostError        another worker has taken the turn
     ├── ToolError                a tool is not what the agent needs it to be
@@ -80,6 +81,12 @@ class DamagedSessionError(StoreError):
 
     public = "I cannot read what I remember of this conversation. Say `reset` to start it over."
     retryable = False
+
+
+class DamagedTurnError(DamagedSessionError):
+    """What is stored of a turn cannot be read, or nothing of what it answers. What was said before it can."""
+
+    public = "I cannot read any more what was asked here. Please ask it again."
 
 
 class ClosedError(StoreError):

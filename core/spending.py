@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core import metrics
-from core.metering import Meter, ModelCall, calls_in, day_of
+from core.damage import Unreadable
+from core.metering import Meter, ModelCall, calls_in
 from core.prices import DOLLAR, Prices
 from core.secrets import traced
 from core.store.database import Database
@@ -198,14 +199,27 @@ async def count(connection: AsyncConnection, prices: Prices, *which: sa.ColumnEl
         return 0
     added, costs = _Added(), list[dict[str, Any]]()
     for turn in ended:
-        usage = turn.usage or {}
-        day = str(usage.get("day") or day_of(turn.created_at))
+        usage, day = _told(turn.id, turn.usage or {}, turn.created_at)
         costs.append({"the_turn": turn.id, "the_cost": _share_out(added, usage, calls_in(usage), prices, day)})
     cost = sa.update(turns).where(turns.c.id == sa.bindparam("the_turn")).values(cost=sa.bindparam("the_cost"))
     await connection.execute(cost, costs)
     await _enter(connection, added)
     await connection.execute(sa.delete(reservations).where(reservations.c.turn.in_([turn.id for turn in ended])))
     return len(ended)
+
+
+def _told(turn_id: str, usage: Mapping[str, Any], begun_at: float) -> tuple[Mapping[str, Any], str]:
+    """What a turn has used, and on which day. What cannot be read counts as nothing: it must not keep the others from
+    being counted.
+    """
+    try:
+        meter = Meter(turn_id, usage, begun_at=begun_at)
+        if min(asdict(meter.usage).values()) < 0:
+            raise ValueError("less than nothing")
+        return usage, str(usage.get("day") or meter.day)
+    except Unreadable:
+        log.error("what turn %s has used cannot be read: it counts as nothing", turn_id)
+        return {}, ""
 
 
 def _share_out(added: _Added, usage: Mapping[str, Any], calls: Sequence[ModelCall], prices: Prices, day: str) -> int:

@@ -31,6 +31,7 @@ class Turn:
         text: the final text, once it is kept.
         said: what is shown of another text, where the worker before has handed the turn back.
         cancel: why it is to be ended, if it is.
+        is_damaged: whether of what is kept of it not all can be read that it takes to run it.
         meter: counts what its run asks of models.
     """
 
@@ -51,6 +52,7 @@ class Turn:
     text: str | None = None
     said: str = ""
     cancel: str | None = None
+    is_damaged: bool = False
     meter: Meter = field(default_factory=Meter, compare=False, repr=False)
 
     def __post_init__(self) -> None:

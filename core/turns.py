@@ -28,11 +28,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core import tracing
 from core.agents import Agents
-from core.claiming import Taken, new_id, take, without_damaged
+from core.claiming import ALIKE, Taken, new_id, plain, resumed, take
+from core.damage import DAMAGED, Unreadable, put_right, see_sound, stand_in_for, stood_in
 from core.fence import OWN, WAS_OWN, Fence, kept_usage, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
-from core.metering import Meter
 from core.overtaking import ANSWERED, OVERTAKEN, OVERTAKEN_INSTEAD, RUNNING, take_in
 from core.sessions.reopening import is_stored, reopen, rewind
 from core.states import Ended, before
@@ -42,7 +42,7 @@ from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, turns
 from core.store.statement import Statement
 from core.turn import Turn
-from core.waiting import batches, begin_again, is_under_way, led_to, parent_of, said_to, waiting_run
+from core.waiting import batches, begin_again, is_under_way, led_to, parent_of, readable, said_to, waiting_run
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +54,6 @@ WITHDRAWN = "withdrawn"
 SHUTDOWN = "shutdown"
 LOST = "lost"
 ANEW = "anew"
-
-#: Seconds after which a message counts as one that has waited.
-WAITED = 0.2
 
 Json = Mapping[str, Any]
 
@@ -89,13 +86,28 @@ class Turns:
             running: the turns that this worker runs.
         """
         try:
-            if (taken := await take(self._database, self._lease, self.agents, limit, running)) is not None:
-                return [_plain(one) for one in taken]
-            async with self._database.write() as connection:
-                resumed = await self._resume(connection, limit, running)
-                return [*resumed, *await self._begin(connection, limit - len(resumed))]
+            try:
+                return await self._claim(limit, running)
+            except Unreadable:
+                if not await put_right(self._database, self._is_left(running)):
+                    raise
+                return await self._claim(limit, running)
         except IntegrityError:  # another worker was quicker with one of the sessions
             return []
+
+    async def _claim(self, limit: int, running: Collection[str]) -> list[Turn]:
+        if (taken := await take(self._database, self._lease, self.agents, limit, running)) is not None:
+            return [plain(one) for one in taken]
+        async with self._database.write() as connection:
+            left = await self._resume(connection, limit, running)
+            return [*left, *await self._begin(connection, limit - len(left))]
+
+    def _is_left(self, running: Collection[str]) -> sa.ColumnElement[bool]:
+        """Whether nobody runs a turn. What this worker runs is not to be taken up by itself either, though its lease
+        may have ended while it was held up.
+        """
+        is_nobodys = (turns.c.owner == self._lease.worker) | self._lease.is_gone(turns.c.owner)
+        return turns.c.id.not_in(running) & is_nobodys
 
     async def running(self) -> dict[str, str | None]:
         """The turns that are this worker's, and why they are to be ended, if they are."""
@@ -275,17 +287,16 @@ class Turns:
         return bool(await self._database.run(statement, **self.fence(turn).values, **new))
 
     async def _resume(self, connection: AsyncConnection, limit: int, running: Collection[str]) -> list[Turn]:
-        # what it runs is not to be taken up by itself either, though its lease may have ended while it was held up
-        is_nobodys = (turns.c.owner == self._lease.worker) | self._lease.is_gone(turns.c.owner)
         query = (
             sa.select(turns)
-            .where(is_under_way(turns), turns.c.id.not_in(running), is_nobodys)
+            .where(is_under_way(turns), self._is_left(running))
             .order_by(turns.c.created_at)
             .limit(limit)
             .with_for_update(skip_locked=True)
         )
         if not (rows := (await connection.execute(query)).all()):
             return []
+        see_sound(rows)
         taken = {
             "owner": self._lease.worker,
             "claims": turns.c.claims + 1,
@@ -297,58 +308,53 @@ class Turns:
         await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
         await take_in(connection, ids)
         said = await said_to(connection, {row.origin for row in rows})
-        rows = await without_damaged(connection, rows, said)
+        whole = set(said)
+        rows = await stood_in(connection, rows, said)
         for row in rows:
             if row.state != "answered":
                 await reopen(connection, row.session, row.run or row.origin)
         return [
-            Turn(
-                **{name: getattr(row, name) for name in _ALIKE},
-                session_id=row.session,
-                messages=said[row.origin],
-                claim=row.claims + 1,
-                attempt=row.attempt + 1,
-                is_resumed=True,
-                has_waited=True,
-                chunks=tuple(row.chunks or ()),
-                text=row.text if row.state == "answered" else None,
-                said=row.text or "",
-                cancel=row.cancel,
-                meter=Meter(row.id, row.usage, begun_at=row.created_at),
-            )
-            for row in rows
+            resumed(row, said[row.origin], is_damaged=row.error == DAMAGED or row.origin not in whole) for row in rows
         ]
 
     async def _begin(self, connection: AsyncConnection, limit: int) -> list[Turn]:
         waiting = await batches(connection, limit)
         if not waiting:
             return []
-        begun = [await self._next(connection, batch) for batch in waiting]
+        next_ones = [(await self._next(connection, batch), batch) for batch in waiting]
+        begun = [(turn, batch) for turn, batch in next_ones if turn is not None]
+        if not begun:
+            return []
         rows = [
             {
-                **{name: getattr(turn, name) for name in _ALIKE},
+                **{name: getattr(turn, name) for name in ALIKE},
                 "session": turn.session_id,
                 "parent": batch[0].parent,
                 "state": "running",
                 "owner": self._lease.worker,
                 "chunks": list(turn.chunks),
                 "created_at": time.time(),
+                "error": DAMAGED if turn.is_damaged else None,
             }
-            for turn, batch in zip(begun, waiting, strict=True)
+            for turn, batch in begun
         ]
         await connection.execute(sa.insert(turns), rows)
-        taken = [
-            {"message": row.id, "taker": turn.id} for turn, batch in zip(begun, waiting, strict=True) for row in batch
-        ]
+        taken = [{"message": row.id, "taker": turn.id} for turn, batch in begun for row in batch]
         await connection.execute(_TAKEN, taken)
-        return begun
+        return [turn for turn, _ in begun]
 
-    async def _next(self, connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
-        """The turn that answers what waits. What an agent has begun or asked for, that one goes on with."""
-        first, said = batch[0], tuple(Inbound.from_json(row.inbound) for row in batch)
+    async def _next(self, connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn | None:
+        """The turn that answers what waits, or says that it cannot be read, if it is known where to say that. What an
+        agent has begun or asked for, that one goes on with.
+        """
+        first, said = batch[0], tuple(message for row in batch if (message := readable(row.inbound)))
+        if is_damaged := not said:
+            if (message := await stand_in_for(connection, first)) is None:
+                return None
+            said = (message,)
         its = (first.session, first.generation, first.model, self.agents.answering(first.agent, said[-1].spots))
-        turn = _plain(Taken(new_id(), *its, said, first.accepted_at))
-        if first.parent is None or (parent := await parent_of(connection, first)) is None:
+        turn = replace(plain(Taken(new_id(), *its, said, first.accepted_at)), is_damaged=is_damaged)
+        if is_damaged or first.parent is None or (parent := await parent_of(connection, first)) is None:
             return turn
         if first.kind == "approval":
             return replace(turn, kind="approval", run=await waiting_run(connection, parent), agent=parent.agent)
@@ -358,15 +364,6 @@ class Turns:
         of_parent = {"origin": parent.origin, "run": parent.run, "messages": said, "chunks": chunks, "agent": agent}
         return replace(turn, kind=kind, **of_parent)
 
-
-def _plain(taken: Taken) -> Turn:
-    its = (taken.id, taken.session, taken.generation, taken.messages)
-    has_waited = time.time() - taken.accepted_at > WAITED
-    return Turn(*its, "message", taken.id, model=taken.model, agent=taken.agent, has_waited=has_waited)
-
-
-#: What is called the same of a turn and in its row.
-_ALIKE = ("id", "generation", "kind", "origin", "run", "model", "agent")
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 

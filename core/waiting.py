@@ -1,6 +1,5 @@
 """What waits for a turn: the messages of each session that none has taken."""
 
-import logging
 import time
 from collections.abc import Collection, Sequence
 from itertools import groupby, takewhile
@@ -13,8 +12,6 @@ from core.inbound import Inbound
 from core.sessions.reopening import reopen, rewind
 from core.states import UNDER_WAY
 from core.store.schema import approvals, inbox, sessions, turns
-
-log = logging.getLogger(__name__)
 
 
 class _Asking(Protocol):
@@ -78,20 +75,16 @@ async def batches(connection: AsyncConnection, limit: int) -> list[list[sa.Row[A
         .where(is_waiting(inbox), inbox.c.session.in_(ids))
         .order_by(inbox.c.session, inbox.c.sent_at, inbox.c.id)
     )
-    sound = await _readable(connection, (await connection.execute(rows)).all())
-    grouped = groupby(sound, key=lambda row: row.session)
-    first = {session: answered_together(list(of)) for session, of in grouped}
+    grouped = groupby((await connection.execute(rows)).all(), key=lambda row: row.session)
+    first = {session: _answered_together(list(of)) for session, of in grouped}
     return [first[session] for session in ids if session in first]
 
 
-async def _readable(connection: AsyncConnection, waiting: Sequence[sa.Row[Any]]) -> list[sa.Row[Any]]:
-    """The messages that can be read. The others are set aside, so that their sessions go on."""
-    damaged = {row.id: row.session for row in waiting if readable(row.inbound) is None}
-    for id_, session in damaged.items():
-        log.error("message %s of session %s cannot be read, and is not answered", id_, session)
-    if damaged:
-        await connection.execute(sa.update(inbox).where(inbox.c.id.in_(damaged)).values(outcome="unreadable"))
-    return [row for row in waiting if row.id not in damaged]
+def _answered_together(waiting: list[sa.Row[Any]]) -> list[sa.Row[Any]]:
+    """The same as `answered_together`; what cannot be read is a turn of its own."""
+    if readable(waiting[0].inbound) is None:
+        return waiting[:1]
+    return answered_together(list(takewhile(lambda row: readable(row.inbound) is not None, waiting)))
 
 
 def row_of(inbound: Inbound, generation: Any) -> dict[str, Any]:

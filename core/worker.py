@@ -159,7 +159,7 @@ class Worker:
             watched = set(self._running)
             try:
                 known = await self._turns.running()
-            except StoreError as error:
+            except Exception as error:  # nor is it a reason to look no more
                 log.warning("cannot see what has become of the turns that run: %s", traced(error))
             else:
                 for turn_id, reason in known.items():

@@ -31,6 +31,7 @@ class Outcome:
         histories: what was wrong with what the model got to read.
         deaths: how often a bot ended by itself.
         left: turns and messages that are still waiting in the databases.
+        astray: messages of the bot that stand in none of the sessions.
     """
 
     seed: int
@@ -42,6 +43,7 @@ class Outcome:
     deaths: int
     left: int
     made: Counter[str]
+    astray: int = 0
 
 
 async def at_rest(databases: Sequence[Database], sessions: Sequence[Session]) -> int:
@@ -103,4 +105,5 @@ def settled(
         deaths,
         left,
         made,
+        sum(platform.spoken() for platform in platforms) - sum(len(one.place.told()) for one in sessions),
     )

@@ -1,12 +1,12 @@
 """Where people talk to the bot, on both platforms."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
 from benchmarks.soak.script import names
-from channels.words import PLACEHOLDER, RESET_DONE
+from channels.words import PLACEHOLDER, RESET_DONE, STOP
 from sandbox.discord import Channel as DiscordChannel
 from sandbox.discord import DiscordSandbox
 from sandbox.discord import Message as DiscordMessage
@@ -63,6 +63,9 @@ class Platform(Protocol):
     def heard_at(self) -> dict[str, float]:
         """When each message was heard first, as far as the platform knows: on the monotonic clock, in seconds."""
 
+    def spoken(self) -> int:
+        """How many messages of the bot stand anywhere."""
+
 
 def shown(place: Place) -> str:
     """All that the bot shows there, but for what it says of being told to start over."""
@@ -109,7 +112,12 @@ class SlackThread:
 def _slack_told(message: SlackMessage) -> Told:
     is_live = message.stream is not None and message.stream.is_live
     versions = tuple((version.at, version.text) for version in message.versions)
-    return Told(versions, not is_live and message.text not in ("", PLACEHOLDER))
+    return Told(versions, not is_live and _stands(message.text, message.buttons))
+
+
+def _stands(text: str, buttons: Collection[str]) -> bool:
+    """Whether a message may stay so: something is said, and nothing there is to be stopped."""
+    return text not in ("", PLACEHOLDER) and STOP not in buttons
 
 
 class Slack:
@@ -143,6 +151,11 @@ class Slack:
             if event.get("user") != self.sandbox.bot_user_id
         )
 
+    def spoken(self) -> int:
+        sandbox = self.sandbox
+        places = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]
+        return sum(m.user == sandbox.bot_user_id for place in places for m in sandbox.messages(place))
+
 
 class DiscordRoom:
     """A channel, a thread, or somebody's direct messages."""
@@ -162,7 +175,7 @@ class DiscordRoom:
 
     def told(self) -> list[Told]:
         return [
-            Told(tuple((version.at, version.text) for version in m.versions), m.text not in ("", PLACEHOLDER))
+            Told(tuple((version.at, version.text) for version in m.versions), _stands(m.text, m.buttons))
             for m in self._discord.messages(self.channel)
             if m.author.id == self._discord.bot_id and m.ephemeral_to is None
         ]
@@ -198,6 +211,13 @@ class Discord:
             if event.name == "MESSAGE_CREATE" and event.sent_at is not None
             if event.data["author"]["id"] != str(self.sandbox.bot_id)
         )
+
+    def spoken(self) -> int:
+        sandbox = self.sandbox
+        channels = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]
+        places = [place for channel in channels for place in (channel, *sandbox.threads(channel))]
+        told = (m for place in places for m in sandbox.messages(place) if m.ephemeral_to is None)
+        return sum(m.author.id == sandbox.bot_id for m in told)
 
 
 def _first(told: Iterable[tuple[str, float]]) -> dict[str, float]:

@@ -21,7 +21,8 @@ def table(outcome: Outcome) -> str:
             "",
             f"Seed {outcome.seed}, {outcome.seconds:.0f} s. Trouble: {made}.",
             f"Histories that were not what was said: {len(outcome.histories)}. Bots that ended by themselves: "
-            f"{outcome.deaths}. Turns and messages left: {outcome.left}.",
+            f"{outcome.deaths}. Turns and messages left: {outcome.left}. Messages where nobody has asked: "
+            f"{outcome.astray}.",
         ]
     )
 
@@ -41,6 +42,8 @@ def faults(outcome: Outcome) -> list[str]:
             told.append(f"{session.platform} s{session.number}: out of order: {older} behind {newer}")
     if outcome.left:
         told.append(f"{outcome.left} turns and messages are left")
+    if outcome.astray:
+        told.append(f"{outcome.astray} messages stand where nobody has asked")
     return [*told, *(["a bot ended by itself"] * outcome.deaths)]
 
 

@@ -116,7 +116,7 @@ class Verdict:
         lost: messages without one.
         doubled: messages with more than one.
         disordered: a message that is answered behind a newer one, and that newer one.
-        wrong: texts that are no answer, and answers that are not what was to be said.
+        wrong: texts that are no answer, and answers that are not what was to be said, or not what was asked there.
         unfinished: how many of the bot's messages are not as they are to stay.
     """
 
@@ -138,7 +138,7 @@ def judge(said: Sequence[str], shown: str, unfinished: int = 0) -> Verdict:
     text = squeezed(shown)
     replies = [(found[0], found[1].split(",")) for found in _REPLY.finditer(text)]
     ids = [id_ for _, answered in replies for id_ in answered]
-    wrong = [whole for whole, answered in replies if whole != squeezed(answer(answered))]
+    wrong = [whole for whole, answered in replies if whole != squeezed(answer(answered)) or set(answered) - set(said)]
     if rest := _REPLY.sub("", text):
         wrong.append(rest)
     return Verdict(

@@ -9,6 +9,8 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+import sqlalchemy as sa
+
 from channels.answer import Answerer
 from channels.channel import Around, File, Heard, Limits, Plan, Priority, Record, Surface
 from channels.context import Context
@@ -31,6 +33,7 @@ from core.sessions.service import SessionService
 from core.shares import Uses
 from core.store.database import Database
 from core.store.migrate import migrate
+from core.store.schema import turns as rows
 from core.tokens import TokenCounter
 from core.turn import Turn
 from core.turns import Turns
@@ -187,6 +190,9 @@ async def at_work(
         began: told of each turn when the worker gets to it.
         ended: told when it has come to its end.
         cancelled: told when it is cancelled, before it has its last word.
+
+    Raises:
+        RuntimeError: turns have failed: in the end.
     """
     async with AsyncExitStack() as stack:
         database = Database(url)
@@ -242,6 +248,14 @@ async def at_work(
             tasks[0].cancel()
             await tasks[1]
             await asyncio.wait(tasks)
+        if failed := await _failed(database):
+            raise RuntimeError(f"{failed} turns have failed, and what was measured is not what a turn takes")
+
+
+async def _failed(database: Database) -> int:
+    """How many turns have."""
+    async with database.read() as connection:
+        return (await connection.execute(sa.select(sa.func.count()).where(rows.c.state == "failed"))).scalar_one()
 
 
 def message(session: str, text: str = "Well?") -> Inbound:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -19,6 +20,11 @@ from core.store.schema import pulse
 from core.store.singles import PostgresSingles, Singles, SqliteSingles
 from core.store.statement import Prepared, Statement
 from core.store.upsert import insert_of
+
+log = logging.getLogger(__name__)
+
+#: Seconds that all connections to a server may take to be closed.
+CLOSE_SECONDS = 2.0
 
 
 class Database:
@@ -124,11 +130,15 @@ class Database:
 
     async def aclose(self) -> None:
         """Let go of it. Who comes later than that, and would open it anew, gets a `ClosedError`: somebody else may
-        have it by then.
+        have it by then. A server that hangs takes leave of no connection: that is not waited for.
         """
         self._is_closed = True
-        await self._singles.aclose()
-        await self.engine.dispose()
+        try:
+            async with asyncio.timeout(None if self.is_sqlite else CLOSE_SECONDS):
+                await self._singles.aclose()
+                await self.engine.dispose()
+        except TimeoutError:
+            log.warning("the database does not take leave of its connections: they end with the process")
 
     def _see_open(self) -> None:
         if self._is_closed:

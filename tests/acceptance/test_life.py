@@ -3,11 +3,13 @@
 import asyncio
 import signal
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from channels import words
+from core.errors import DamagedSessionError, DamagedTurnError
 from sandbox.models import Asked, Call, Pause, Say, ScriptedAnthropic, ScriptedGemini, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Start
@@ -119,7 +121,7 @@ handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
         assert [reply.text for reply in talk.replies()] == [words.RESTARTING]
 
 
-async def test_a_second_ctrl_c_ends_the_program_at_once(start: Start) -> None:
+async def test_a_second_ctrl_c_ends_the_program_at_once_and_loses_nothing(start: Start) -> None:
     bot = await start()
     bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
     here = talks(bot)
@@ -133,6 +135,90 @@ async def test_a_second_ctrl_c_ends_the_program_at_once(start: Start) -> None:
     await bot.disconnected()
     await bot.program.end(signal.SIGINT, within=5)
     await ending
+
+    async def after(platform: Platform) -> None:
+        await bot.reply(platform, here[platform], lambda text: text == "All of it.")
+        assert len(here[platform].replies()) == 1
+
+    bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
+    await bot.start()
+    await bot.everywhere(after)
+
+
+async def test_what_kills_each_process_ends_in_one_apology_and_can_be_tried_again(
+    start: Start,
+) -> None:
+    bot = await start(TURN_MAX_ATTEMPTS="2")
+    bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
+    here = talks(bot)
+    for talk in here.values():
+        await talk.say("first")
+    for _ in range(2):
+        begun = {platform: sum(len(reply.versions) for reply in here[platform].replies()) for platform in here}
+
+        async def goes_on(platform: Platform, begun: Mapping[Platform, int] = begun) -> None:
+            await platform.wait_for(lambda: sum(len(r.versions) for r in here[platform].replies()) > begun[platform])
+            await bot.reply(platform, here[platform], lambda text: text.startswith("Beginning"))
+
+        await bot.everywhere(goes_on)
+        await bot.program.end(signal.SIGKILL)
+        await bot.disconnected()
+        await bot.start()
+
+    async def after(platform: Platform) -> None:
+        talk = here[platform]
+        await bot.reply(platform, talk, lambda text: text.startswith(f"⚠️ {words.TRIED}"))
+        await platform.wait_for(lambda: talk.labels() == [words.RETRY])
+        await talk.press(words.RETRY)
+        await bot.reply(platform, talk, lambda text: text == "All of it.")
+        assert len(talk.replies()) == 1
+
+    bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
+    await bot.everywhere(after)
+
+
+async def test_what_cannot_be_read_any_more_is_said_where_it_was_asked_and_holds_up_no_other(
+    start: Start, tmp_path: Path
+) -> None:
+    bot = await start(DATA_DIR=str(tmp_path / "data"))
+    bot.answer = lambda asked: "Here." if "before" in asked.text else [Say("Beginning"), Pause(60.0)]
+    here, others, known = talks(bot), talks(bot), talks(bot)
+
+    async def before(platform: Platform) -> None:
+        await bot.ask(platform, here[platform], "before", "Here.")
+        await bot.ask(platform, known[platform], "before this", "Here.")
+        await here[platform].say("first")
+        await others[platform].say("other")
+        for talk in (here[platform], others[platform]):
+            await bot.reply(platform, talk, lambda text: text.startswith("Beginning"))
+        await here[platform].say("waits")
+        await platform.wait_for(lambda: here[platform].receipts() == 1)
+
+    await bot.everywhere(before)
+    await bot.program.end(signal.SIGKILL)
+    await bot.disconnected()
+    with sqlite3.connect(tmp_path / "data" / "parley.db") as database:
+        said = "session IN (SELECT session FROM inbox WHERE json_extract(inbound, '$.text') LIKE '%waits')"
+        database.execute(f"UPDATE turns SET attempt = 'many', chunks = '7' WHERE state = 'running' AND {said}")
+        database.execute(f"UPDATE inbox SET inbound = '{{' WHERE turn IS NULL AND {said}")
+        stored = "session IN (SELECT session FROM messages WHERE content LIKE '%before this%')"
+        database.execute(f"UPDATE messages SET event = NULL, tool_calls = '7' WHERE {stored}")
+
+    async def after(platform: Platform) -> None:
+        talk = here[platform]
+        await bot.reply(platform, others[platform], lambda text: text == "All of it.")
+        await platform.wait_for(lambda: sum(DamagedTurnError.public in reply.text for reply in talk.replies()) == 2)
+        assert [reply.text.split()[0] for reply in talk.replies()] == ["Here.", "⚠️", "⚠️"]
+        await bot.ask(platform, talk, "again", "All of it.")
+        await known[platform].say("and?")
+        await bot.reply(platform, known[platform], lambda text: DamagedSessionError.public in text)
+        for each in (talk, known[platform]):
+            await bot.ask(platform, each, "reset", words.RESET_DONE)
+            await bot.ask(platform, each, "anew", "All of it.")
+
+    bot.answer = lambda _asked: "All of it."
+    await bot.start()
+    await bot.everywhere(after)
 
 
 async def test_what_a_killed_process_left_is_answered_by_the_next_one(start: Start) -> None:

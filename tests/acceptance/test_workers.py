@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Asked, Pause, Say, Turn
+from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Start, With
 from tests.acceptance.platforms import Platform, Talk
 from tests.acceptance.test_life import talks
@@ -41,14 +42,19 @@ async def taken_up(one: Bot, here: Mapping[Platform, Talk]) -> None:
     await one.everywhere(after)
 
 
-async def test_what_a_killed_worker_ran_is_taken_up_by_the_other_within_its_lease(
-    start: Start, postgres: str, tmp_path: Path
+async def test_of_three_workers_what_a_killed_one_ran_another_one_takes_up_within_its_lease(
+    start: Start, postgres: str, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
     one, _other, here = await in_mid_answer(start, tmp_path, settings)
+    (tmp_path / "third").mkdir()
+    third = await start(folder=tmp_path / "third", **settings)
+    third.answer = whole
+    assert (slack.connected, discord.connected) == (3, 1)
     await one.program.end(signal.SIGKILL)
     async with asyncio.timeout(15):
         await taken_up(one, here)
+    await slack.wait_for(lambda: slack.connected == 2)
 
 
 async def test_one_worker_hears_discord_and_another_one_if_that_dies_with_what_was_spent_in_mind(

@@ -4,17 +4,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from slack_sdk.web.async_client import AsyncWebClient
 
 from benchmarks.soak import run
-from benchmarks.soak.outcome import Outcome
+from benchmarks.soak.outcome import Outcome, settled
 from benchmarks.soak.people import Session
-from benchmarks.soak.places import Told
+from benchmarks.soak.places import Discord, Slack, Told, unfinished
 from benchmarks.soak.report import faults, table
 from benchmarks.soak.run import Load
-from benchmarks.soak.script import Verdict, answer, could_not_wait, disordered, history_fault, judge, names
+from benchmarks.soak.script import Model, Verdict, answer, could_not_wait, disordered, history_fault, judge, names
 from channels.channel import Said
 from channels.context import framed
+from channels.words import STOP
 from core.frames import frame
+from sandbox.discord import DiscordSandbox
+from sandbox.slack import SlackSandbox
 from tests.inbounds import inbound
 
 IDS = ("s1-0", "s1-1", "s1-2")
@@ -62,9 +66,41 @@ def test_a_message_that_was_heard_when_the_newer_one_had_its_answer_could_not_be
     assert "| sessions out of order | 0 |\n| heard too late | 1 |" in table(outcome)
 
 
-@pytest.mark.parametrize("text", [answer(["s1-0"])[:-9], answer(["s1-0"]) + "_Thinking_", "«s1-0» other «end»"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        answer(["s1-0"])[:-9],
+        answer(["s1-0"]) + "_Thinking_",
+        "«s1-0» other «end»",
+        answer(["s1-0"]) + answer(["s2-0"]),
+    ],
+)
 def test_a_text_that_is_cut_or_stands_beside_or_in_place_of_an_answer_is_wrong(text: str) -> None:
     assert len(judge(IDS[:1], text).wrong) == 1
+
+
+async def test_what_the_bot_says_where_nobody_has_asked_and_what_can_still_be_stopped_is_found() -> None:
+    async with SlackSandbox() as slack, DiscordSandbox() as discord:
+        in_slack, in_discord = Slack(slack), Discord(discord)
+        room, thread = in_discord.place(1), in_slack.place(0)
+        sessions = [Session(0, "slack", thread), Session(1, "discord", room)]
+        root = await thread.say("hello")
+        caller = AsyncWebClient(slack.bot_token, base_url=slack.api_url)
+        stop = {"type": "button", "action_id": "stop", "text": {"type": "plain_text", "text": STOP}}
+        blocks = [{"type": "actions", "elements": [stop]}]
+        where, text = thread.channel.id, answer(["s0-0"])
+        await caller.chat_postMessage(channel=where, text=text, thread_ts=root.ts, blocks=blocks)
+
+        def found() -> tuple[int, int]:
+            outcome = settled(
+                1, 1.0, sessions, [in_slack, in_discord], Model(), set(), deaths=0, left=0, made=Counter()
+            )
+            assert ("1 messages stand where nobody has asked" in faults(outcome)) == bool(outcome.astray)
+            return outcome.astray, unfinished(thread)
+
+        assert found() == (0, 1)
+        await caller.chat_postMessage(channel=where, text=text)
+        assert found() == (1, 1)
 
 
 def test_a_history_has_each_question_once_with_its_answer() -> None:

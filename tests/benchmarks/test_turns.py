@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.turns import alone, several
+from benchmarks.turns import alone, crew, several
 from benchmarks.turns.alone import Idle, Steps, Together
 from benchmarks.turns.report import Figures, table
 from benchmarks.turns.several import Pace
@@ -33,6 +33,13 @@ async def test_sessions_that_wait_at_the_same_time_run_at_the_same_time(
     monkeypatch.setattr(alone, "AT_ONCE", 10)
     monkeypatch.setattr(alone, "MODEL_SECONDS", 0.5)
     assert (await alone.all_at_once(database_url, is_bare=True)).peak == 10
+
+
+async def test_turns_that_fail_are_not_taken_for_quick_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alone, "AT_ONCE", 2)
+    monkeypatch.setattr(crew.Model, "stream", lambda *_: None)
+    with pytest.raises(RuntimeError, match="2 turns have failed"):
+        await alone.all_at_once(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
 
 
 async def test_workers_of_their_own_process_share_the_turns(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:

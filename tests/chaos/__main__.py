@@ -43,6 +43,9 @@ async def _run(database: str, given: argparse.Namespace) -> int:
             cases = campaign.sample(cases, given.cases, given.seed)
         tried = await campaign.try_all(stage, cases, _tell)
     _say(f"\n{database}:\n\n{table(plan.passages, tried)}\n")
+    if not any(one.outcome.reached for one in tried):
+        _say("No process has died: that shows nothing.")
+        return 1
     return sum(bool(one.verdict.findings) for one in tried)
 
 

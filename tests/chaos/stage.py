@@ -13,6 +13,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from channels import words
 from core.config import DEFAULT_NAME
 from core.sessions.lives import ensure_session
 from core.store.database import Database
@@ -145,6 +146,9 @@ class _Scene:
                 person.cancel()
             told = await asyncio.gather(*people, return_exceptions=True)
         self._endings += [f"somebody could not talk: {error}" for error in told if isinstance(error, Exception)]
+        self._endings += [
+            f"{at.name}: a reply can still be stopped" for at, talk in self._talks.items() if _grows(talk)
+        ]
         shown = {platform.name: _texts(talk.replies()) for platform, talk in self._talks.items()}
         passages, log = self._folder / PASSAGES, self._folder / LOG
         return Outcome(
@@ -209,6 +213,11 @@ async def _have_spoken_at(place: str, database: Database) -> None:
 
 def _is_answered(platform: Platform, talk: Talk) -> bool:
     return platform.is_connected and verdict.is_whole(platform.name, _texts(talk.replies()))
+
+
+def _grows(talk: Talk) -> bool:
+    """Whether the newest reply has the button of one that is not done."""
+    return bool(talk.replies()) and words.STOP in talk.labels()
 
 
 def _is_gone(platform: Platform) -> bool:

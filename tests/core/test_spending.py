@@ -199,3 +199,17 @@ async def test_the_round_frees_what_was_reserved_when_a_turn_was_counted_and_no_
     async with database.read() as connection:
         assert (await connection.execute(sa.select(reservations.c.turn))).scalars().all() == [runs.id]
         assert (await connection.execute(sa.select(sa.func.count()).select_from(spending))).scalar_one() == 0
+
+
+@pytest.mark.parametrize("usage", ["7", '{"calls": ["x"]}', '{"calls": [{"model": "m", "input": "many"}]}'])
+async def test_a_turn_whose_usage_cannot_be_read_keeps_no_other_from_being_counted(
+    inbox: Inbox, turns: Turns, database: Faulty, books: Spending, usage: str
+) -> None:
+    await spends(turns, await claimed(inbox, turns), CALL)
+    async with database.write() as connection:
+        await connection.execute(sa.update(turns_table).values(usage=sa.text(f"'{usage}'")))
+    await spends(turns, await claimed(inbox, turns), CALL)
+    await books.count()
+    async with database.read() as connection:
+        costs = sa.select(turns_table.c.cost).order_by(turns_table.c.created_at)
+        assert (await connection.execute(costs)).scalars().all() == [0, COST]

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from core import worker
+from core.errors import StoreError
 from core.inbox import Inbox
 from core.store.schema import turns as turns_table
 from core.turn import Turn
@@ -310,12 +311,21 @@ async def test_what_another_worker_has_taken_is_ended_without_a_word_and_counts_
 
 async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "WATCH", 0.01)
+    running, fails = Turns.running, [StoreError("out of reach"), ValueError("a stored text is not UTF-8")]
+
+    async def failing(self: Turns) -> dict[str, str | None]:
+        if fails:
+            raise fails.pop()
+        return await running(self)
+
+    monkeypatch.setattr(Turns, "running", failing)
     async with working(tmp_path) as bench:
         await bench.inbox.accept(inbound(session="p:a"))
         await bench.until(lambda: bench.begun)
         async with bench.database.write() as connection:
             assert await bench.turns.cancel(connection, "p:a", STOP) == bench.begun[0].id
         await bench.until(lambda: bench.stops)
+        assert not fails
         assert bench.stops == [(STOP,)]
 
 

@@ -1,4 +1,7 @@
 import asyncio
+import os
+import signal
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import asyncpg
@@ -8,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from core import metrics
 from core.errors import SettingsError, StoreError
+from core.store import database as database_module
 from core.store.database import Database
 from core.store.schema import state
 from core.store.singles import PostgresSingles, SqliteSingles
@@ -143,6 +147,25 @@ async def test_what_sqlite_does_not_take_is_told_with_what_to_do_and_counted(
     assert [labels["kind"] for labels in counted] == [said.partition(")")[0]] * 2
     assert await keys(limited) == []
     await limited.aclose()
+
+
+async def test_a_server_that_hangs_holds_up_no_end(
+    postgres: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(database_module, "CLOSE_SECONDS", 0.2)
+    database = Database(postgres)
+    async with AsyncExitStack() as stack:
+        connections = [await stack.enter_async_context(database.read()) for _ in range(3)]
+        backends = [(await each.execute(sa.text("SELECT pg_backend_pid()"))).scalar_one() for each in connections]
+    for backend in backends:
+        os.kill(backend, signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(5):
+            await database.aclose()
+    finally:
+        for backend in backends:
+            os.kill(backend, signal.SIGCONT)
+    assert "they end with the process" in caplog.text
 
 
 async def test_a_server_that_can_only_be_read_is_told_with_what_to_do_and_found_when_it_is_not(postgres: str) -> None:
