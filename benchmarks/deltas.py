@@ -16,6 +16,7 @@ from pathlib import Path
 
 from core import garbage
 from core.agent import make_app
+from core.agents import Agents
 from core.config import AgentConfig
 from core.inbound import Inbound
 from core.inbox import Inbox
@@ -106,9 +107,9 @@ async def measure(provider: Provider, streams: int) -> Figures:
         await migrate(database)
         lease = Lease(database)
         await lease.take()
-        sessions, turns = SessionService(database, TokenCounter(Path(".parley/tiktoken"))), Turns(database, lease)
+        sessions = SessionService(database, TokenCounter(Path(".parley/tiktoken")))
         app = make_app(AgentConfig(), model=ModelAdapter(model="speaker", provider=provider))
-        runtime = AgentRuntime(app, sessions)
+        runtime, turns = AgentRuntime(app, sessions), Turns(database, lease, Agents(app.name))
         figures, ended = Figures(), asyncio.Semaphore(0)
 
         async def answer(turn: Turn) -> None:
@@ -120,7 +121,7 @@ async def measure(provider: Provider, streams: int) -> Figures:
                 ended.release()
 
         worker = Worker(turns, answer, limit=streams, at_rest=garbage.collect)
-        inbox = Inbox(database, turns, worker, app=app.name)
+        inbox = Inbox(database, turns, worker)
         for number in range(streams):
             await inbox.accept(message(number))
         garbage.settle()

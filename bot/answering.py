@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 
-from bot.agent import Crew, make_choice, make_crew, summing
+from bot.crew import Crew, make_choice, make_crew, summing
 from bot.hearing import Answers, Hearing
 from bot.money import check_prices
 from bot.process import FEED
@@ -58,15 +58,12 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
 
             watching.append(await stack.enter_async_context(feeding(page, database, prices)))
         crew = make_crew(settings, choice, Journal(database), watching)
-        home = crew.agents.default
-        desk.inbox.app = desk.conversations.app = home
-        desk.conversations.models = crew.agents.known[home].models
+        turns.agents.come(crew.agents)  # what is said from now on is kept under their name
 
         async def adopting() -> None:
             await retried(lambda: adopt(database, crew.agents), what="the conversations of an agent that is gone")
 
         await adopting()
-        desk.conversations.agents.come(crew.agents)
         if LOCAL_MODEL in choice.asked:
             log.warning("%s is a tiny model, there to try things out: it is often wrong", LOCAL_MODEL)
         counter = await asyncio.to_thread(TokenCounter, settings.vocabulary_dir)
@@ -85,7 +82,7 @@ async def answering(settings: Settings, hearing: Hearing) -> AsyncIterator[Answe
         )
         stack.push_async_callback(compaction.aclose)
         answerer = Answerer(
-            runtimes[home],
+            runtimes[crew.agents.default],
             turns,
             hearing.channels,
             desk.conversations,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp.web import AbstractRouteDef
 
 from bot import traces
+from bot.beside import beside
 from bot.health import Health
 from bot.hearing import Answers, Hearing
 from bot.probes import probes
@@ -23,7 +24,7 @@ from core.agents import Agents
 from core.approvals import Approval, Approvals
 from core.conversations import Conversations
 from core.errands import Errands
-from core.errors import SettingsError, StoreError
+from core.errors import SettingsError
 from core.feedback import Feedback
 from core.inbox import Inbox
 from core.late import Late
@@ -41,7 +42,7 @@ from core.shares import Shares, Uses
 from core.spending import Spending
 from core.store.database import Database
 from core.store.lock import held
-from core.store.migrate import migrate, pending, verify
+from core.store.migrate import migrate, verify
 from core.store.retrying import retried
 from core.turn import Turn
 from core.turns import Turns
@@ -89,7 +90,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
                 working = asyncio.create_task(worker.run(), name="worker")
                 garbage.settle()  # what is there now stays; full collections wait for a rest
                 log.info("ready")
-                async with _beside(health.watch(channels.values(), database), name="health") as watching:
+                async with beside(health.watch(channels.values(), database), name="health") as watching:
                     await _ends_before(stop, working, watching)
         finally:
             log.info("stopping")
@@ -120,16 +121,16 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
         lease = Lease(database, seconds=settings.lease_seconds)
         await retried(lease.take, what="the lease")
         stack.push_async_callback(lease.give_up)
-        await stack.enter_async_context(_beside(lease.keep(), name="lease"))
+        await stack.enter_async_context(beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)
-        await stack.enter_async_context(_beside(pruning.run(), name="pruning"))
-        await stack.enter_async_context(_beside(spending.run(), name="spending"))
+        await stack.enter_async_context(beside(pruning.run(), name="pruning"))
+        await stack.enter_async_context(beside(spending.run(), name="spending"))
         retention = Retention(database, prices, days=settings.retention_days)
-        await stack.enter_async_context(_beside(retention.run(), name="retention"))
+        await stack.enter_async_context(beside(retention.run(), name="retention"))
         # What is said is kept under the name that all was kept under before; if the agent has another, it adopts all.
         before = await retried(lambda: home(database), what="the agent of before")
         agents = Agents.expected(before or settings.agent_name)
-        turns, channels = Turns(database, lease, agents=agents), dict[str, Channel]()
+        turns, channels = Turns(database, lease, agents), dict[str, Channel]()
         answers: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
         stack.callback(answers.cancel)
 
@@ -143,16 +144,8 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
             await (await asyncio.shield(answers)).reask(approval, is_void=is_void)
 
         worker = Worker(turns, answer, limit=settings.turns_at_once, at_rest=garbage.collect)
-        inbox = Inbox(database, turns, worker, app=agents.default, rates=settings.rates)
-        conversations = Conversations(
-            database,
-            turns,
-            worker,
-            app=agents.default,
-            models=(settings.model,),
-            budget=settings.history_tokens,
-            agents=agents,
-        )
+        inbox = Inbox(database, turns, worker, rates=settings.rates)
+        conversations = Conversations(database, turns, worker, budget=settings.history_tokens)
         approvals = Approvals(database, turns, worker, approvers=settings.approvers, hours=settings.approval_hours)
         desk = Desk(
             inbox,
@@ -169,9 +162,9 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
             settings.follow,
         )
         routes = _open(channels, settings, desk, database, lease=lease, stack=stack)
-        await stack.enter_async_context(_beside(approvals.watch(reask), name="approvals"))
+        await stack.enter_async_context(beside(approvals.watch(reask), name="approvals"))
         shares = Shares(database, lease)
-        await stack.enter_async_context(_beside(_share(shares, channels.values()), name="shares"))
+        await stack.enter_async_context(beside(_share(shares, channels.values()), name="shares"))
         server.add(routes)
         yield Hearing(database, lease, prices, turns, worker, channels, desk, answers)
 
@@ -208,17 +201,6 @@ def _open(
     return routes
 
 
-@asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[asyncio.Task[None]]:
-    """Do `work` for as long as this is entered."""
-    task = asyncio.create_task(work, name=name)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
 async def prepare(database: Database) -> None:
     """Give the database the schema that this version works with.
 
@@ -227,8 +209,6 @@ async def prepare(database: Database) -> None:
     """
     if database.is_sqlite:
         await migrate(database)
-    elif missing := await pending(database):
-        raise StoreError(f"DATABASE_URL: the database lacks {len(missing)} migrations: run `parley migrate`")
     await verify(database)
 
 

@@ -9,7 +9,7 @@ from google.adk.sessions import InMemorySessionService
 
 from bot import settings as configuration
 from bot import tables, trials
-from bot.agent import make_choice, make_crew
+from bot.crew import make_choice, make_crew
 from bot.settings import Settings
 from bot.trials import Finding, Verdict, faults, good
 from channels.discord import known as discord_known

@@ -20,6 +20,7 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.models import LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
 
+from bot.beside import beside
 from core.metering import calls_in
 from core.models.messages import convert_messages
 from core.models.provider import Media, Message, Part, Text, Thought, ToolCall, ToolResult
@@ -44,12 +45,8 @@ Json = dict[str, Any]
 async def feeding(address: str, database: Database, prices: Prices) -> AsyncIterator[BasePlugin]:
     """What tells the page of the sandbox at `address`, as long as this is entered."""
     feed = Feed(address, database, prices)
-    task = asyncio.create_task(feed.keep(), name="feed")
-    try:
+    async with beside(feed.keep(), name="feed"):
         yield feed
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 class Feed(BasePlugin):

@@ -1,23 +1,21 @@
 """The commands of what is kept: a conversation to take along, and what is to be deleted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
 
-from bot import logs, tables
 from bot import settings as configuration
+from bot import stored, tables
 from core import exported
 from core.errors import SettingsError, StoreError
 from core.export import Form, pieces
 from core.forgetting import Forgetting, Survey, Wish, wipe
 from core.prices import Prices
 from core.store.database import Database
-from core.store.migrate import pending, verify
 from core.transcript import runs
 
 
@@ -39,7 +37,7 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
                 count = await _write_files(database, session, files)
             typer.echo(f"{count} files are in {files}", err=True)
 
-    _run(work)
+    stored.done(work)
 
 
 def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, yes: bool, as_json: bool) -> None:
@@ -66,7 +64,7 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
         elif is_meant:
             typer.echo("deleted")
 
-    _run(work)
+    stored.done(work)
 
 
 def _show(survey: Survey) -> None:
@@ -89,27 +87,3 @@ async def _write_files(database: Database, session: str, folder: Path) -> int:
     except OSError as error:
         raise StoreError(f"{error.filename or folder} cannot be written ({error.strerror})") from error
     return count
-
-
-def _run(work: Callable[[Database, configuration.Settings], Awaitable[None]]) -> None:
-    """Do it with the database, whether or not the bot runs meanwhile."""
-    settings = configuration.load()
-    logs.configure("WARNING")
-
-    async def main() -> None:
-        async with _opened(settings.database) as database:
-            await work(database, settings)
-
-    asyncio.run(main())
-
-
-@asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[Database]:
-    database = Database(url, connections=3)
-    try:
-        if (database.file is not None and not database.file.exists()) or await pending(database):
-            raise StoreError("DATABASE_URL: the database is not there yet, or not that of this version: run `migrate`")
-        await verify(database)
-        yield database
-    finally:
-        await database.aclose()

@@ -19,6 +19,7 @@ from opentelemetry.sdk.metrics.view import DropAggregation, View
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from bot.beside import beside
 from bot.health import Health
 from channels.channel import Channel
 from core import metrics
@@ -63,13 +64,11 @@ class Metrics:
     async def watching(self, channels: Collection[Channel], worker: Worker, database: Database) -> AsyncIterator[None]:
         """Tell of these as well, for as long as this is entered."""
         self._parts = channels, worker, database
-        late = asyncio.create_task(_watch_loop(), name="loop lag")
         try:
-            yield
+            async with beside(_watch_loop(), name="loop lag"):
+                yield
         finally:
             self._parts = None
-            late.cancel()
-            await asyncio.wait([late])
 
     async def _tell(self, request: web.Request) -> web.Response:
         if self._token:

@@ -7,20 +7,20 @@ transaction: it looks for what was asked every few seconds.
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 import typer
 
-from bot import accounts, logs, tables
+from bot import accounts, stored, tables
 from bot import settings as configuration
 from bot.standing import NEAR, findings, is_alive
 from core.again import Refused
+from core.agents import Agents
 from core.caps import Caps
 from core.conversations import Conversations
-from core.errors import ParleyError, StoreError
+from core.errors import ParleyError
 from core.inbox import Inbox
 from core.lease import Lease
 from core.ledger import Account, Ledger
@@ -31,7 +31,6 @@ from core.states import ENDED, State
 from core.stopping import Stopped
 from core.store.database import Database
 from core.store.lock import holder
-from core.store.migrate import pending
 from core.turn import Turn
 from core.turns import Turns
 from core.worker import Worker
@@ -185,7 +184,7 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
     async def work(database: Database, settings: configuration.Settings) -> int:
         ledger = _ledger(database, settings)
         account = await _account(ledger, turn)
-        inbox, _ = await _hands(database, settings, account)
+        inbox, _ = _hands(database, account)
         asked = await inbox.again(account.id, author=None, kind="retry")
         if isinstance(asked, Refused):
             if account.state != "failed":
@@ -204,7 +203,7 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     async def work(database: Database, settings: configuration.Settings) -> int:
         ledger = _ledger(database, settings)
         account = await _account(ledger, turn)
-        _, conversations = await _hands(database, settings, account)
+        _, conversations = _hands(database, account)
         if await conversations.stop_turn(account.id, None) is not Stopped.DONE:
             raise ParleyError(f"turn {account.id} is {account.state}: there is nothing to end")
         done = await _waited(database, ledger, account, wait, is_done=lambda now: now.state in ENDED)
@@ -215,34 +214,9 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
 
 def _run(work: Callable[[Database, configuration.Settings], Awaitable[int]], what: str) -> None:
     """Do `work` on the database; its result is the exit code."""
-    settings = configuration.load()
-    logs.configure("ERROR")
-
-    async def main() -> int:
-        async with _opened(settings) as database:
-            return await work(database, settings)
-
     with tables.progress(what):
-        code = asyncio.run(main())
+        code = stored.done(work)
     raise typer.Exit(code=code)
-
-
-@asynccontextmanager
-async def _opened(settings: configuration.Settings) -> AsyncIterator[Database]:
-    """The database, as it is: nothing of it is made or migrated here.
-
-    Raises:
-        StoreError: it is not there, or of another version.
-    """
-    database = Database(settings.database, connections=3)
-    try:
-        if database.file is not None and not database.file.exists():
-            raise StoreError(f"{database.file}: there is no database yet; `parley run` makes it, or set DATABASE_URL")
-        if missing := await pending(database):
-            raise StoreError(f"DATABASE_URL: the database lacks {len(missing)} migrations: run `parley migrate`")
-        yield database
-    finally:
-        await database.aclose()
 
 
 def _ledger(database: Database, settings: configuration.Settings) -> Ledger:
@@ -272,12 +246,11 @@ async def _account(ledger: Ledger, given: str) -> Account:
     return account
 
 
-async def _hands(database: Database, settings: configuration.Settings, account: Account) -> tuple[Inbox, Conversations]:
+def _hands(database: Database, account: Account) -> tuple[Inbox, Conversations]:
     """What buttons go through, for one who runs no turns himself."""
-    turns = Turns(database, Lease(database))
+    turns = Turns(database, Lease(database), Agents.expected(account.app))
     worker = Worker(turns, _never)
-    inbox = Inbox(database, turns, worker, app=account.app)
-    return inbox, Conversations(database, turns, worker, app=account.app, models=(settings.model,), budget=0)
+    return Inbox(database, turns, worker), Conversations(database, turns, worker, budget=0)
 
 
 async def _never(turn: Turn) -> None:

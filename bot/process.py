@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
+from bot.beside import beside
+
 log = logging.getLogger(__name__)
 
 #: The variable of its environment that has the address of the page that it tells of itself.
@@ -62,7 +64,6 @@ class BotProcess:
         self._log = log_file
         self._ready = ready
         self._process: asyncio.subprocess.Process | None = None
-        self._keeper: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
         self._tick = asyncio.Event()
         self._is_meant = False
@@ -70,12 +71,10 @@ class BotProcess:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         self._log.write_bytes(b"")
-        self._keeper = asyncio.create_task(self._keep(), name="bot")
         try:
-            yield
+            async with beside(self._keep(), name="bot"):
+                yield
         finally:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
             await self._stop()
 
     async def kill(self) -> None:
@@ -113,12 +112,8 @@ class BotProcess:
                     stderr=output,
                     start_new_session=True,  # Ctrl-C is for who speaks; the bot is told by us
                 )
-            ready = asyncio.create_task(self._await_ready(), name="bot: ready")
-            try:
+            async with beside(self._await_ready(), name="bot: ready"):
                 await process.wait()
-            finally:
-                ready.cancel()
-                await asyncio.wait([ready])
             if self._is_meant:
                 if process.returncode == -signal.SIGKILL:
                     self._become("starting", "It was killed, and is being started again.")

@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bot.settings import Settings
+from bot.stored import opened
 from core.errors import SettingsError
 from core.prices import Prices, dollars, exact
 from core.spending import LAST, Spending, Spent
-from core.store.database import Database
 from core.sums import By
 
 
@@ -26,13 +26,10 @@ async def usage(settings: Settings, by: By, *, since: str, until: str, as_json: 
         StoreError: the database cannot be used.
     """
     begin, end = _day(since or f"{datetime.now(UTC):%Y-%m}-01"), _day(until) if until else LAST
-    database = Database(settings.database)
-    try:
+    async with opened(settings) as database:
         spending = Spending(database, Prices(settings.prices_file))
         rows = await spending.spent(by, since=begin, until=end)
         (total,) = await spending.spent(since=begin, until=end)
-    finally:
-        await database.aclose()
     return json.dumps([_as_json(row, by) for row in rows], indent=2) if as_json else _table(rows, total, by, begin)
 
 

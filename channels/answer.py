@@ -58,12 +58,14 @@ class _AtWork:
         reply: from when it grows.
         clerk: from when its agent is asked.
         is_revised: whether what it answers was edited meanwhile.
+        answer: the whole answer and the files that come with it, from when it is kept, if nothing was asked for.
     """
 
     delays: Delays
     reply: Reply | None = None
     clerk: Clerk | None = None
     is_revised: bool = False
+    answer: tuple[str, Sequence[File]] | None = None
 
 
 class Answerer:
@@ -141,7 +143,6 @@ class Answerer:
             known = tuple(await surface.find(turn.chunks)) if turn.is_resumed else turn.chunks
             if known != turn.chunks:
                 await keep(known)
-            files = await made(self._runtime, turn.session_id, turn.origin) if turn.text is not None else ()
             async with (
                 Language(channel.locale(turn.inbound)) as language,
                 clearing(self._conversations, turn.id, surface) as astray,
@@ -159,7 +160,7 @@ class Answerer:
             ):
                 at_work.reply = reply
                 language.tell(partial(self._speak, turn, reply))
-                await self._in_reply(turn, reply, language, files)
+                await self._in_reply(turn, reply, language)
         except StoreError:
             raise
         except Exception as error:
@@ -220,15 +221,17 @@ class Answerer:
             reply.say = say
             reply.offer(self._growing(turn, say))
 
-    async def _in_reply(self, turn: Turn, reply: Reply, language: Language, files: Sequence[File]) -> None:
+    async def _in_reply(self, turn: Turn, reply: Reply, language: Language) -> None:
         try:
-            if turn.cancel is not None:
+            asked = await self._approvals.asked(turn.id) if turn.text is not None else []
+            if turn.text is not None and (turn.cancel is None or (turn.cancel == turns.RESET and not asked)):
                 await language.known()
-                reply.replace(turn.text or "")
+                files = await made(self._runtime, turn.session_id, turn.origin)
+                await self._show(turn, reply, turn.text, files, asked)
+            elif turn.cancel is not None:
+                await language.known()
+                reply.replace(turn.text or turn.said)
                 await self._cancelled(turn, reply, turn.cancel)
-            elif turn.text is not None:
-                await language.known()
-                await self._show(turn, reply, turn.text, files, await self._approvals.asked(turn.id))
             elif isinstance(admitted := self._admitted(turn), Turn):
                 await self._run(admitted, reply, language)
             else:
@@ -277,16 +280,14 @@ class Answerer:
             raise
         except Exception as error:
             log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
-            sentence = await self._apologies.why(error, turn, reply.say)
-            return await self._close(turn, reply, sentence, "failed", cause_of(error))
+            why = await self._apologies.why(error, turn, reply.say)
+            return await self._close(turn, reply, why, "failed", cause_of(error))
         if asked is None:
             return await self._cancelled(turn, reply, turns.ANEW)
         return await self._show(turn, reply, text, files, asked)
 
     async def _agent_said(self, turn: Turn, reply: Reply, clerk: Clerk) -> StreamEvent:
-        """Feed the reply with what the agent says, to its end. What hands the turn back lets the tools end
-        that are at work.
-        """
+        """Feed the reply with what the agent says, to its end. What hands the turn back lets tools at work end."""
         tools = Tools()
         saying = asyncio.create_task(self._say(turn, reply, clerk, tools), name=f"run of turn {turn.id}")
         try:
@@ -346,17 +347,19 @@ class Answerer:
     async def _cancelled(self, turn: Turn, reply: Reply, reason: str) -> None:
         """End what was cancelled, or leave it to another worker."""
         match reason:
+            case turns.RESET if (answer := self._at_work[turn.id].answer) is not None:  # nothing of it was stopped
+                await self._show(turn, reply, *answer, asked=())
             case turns.RESET | turns.STOP | turns.WITHDRAWN:
                 await self._close(turn, reply, _LAST_WORDS[reason], "cancelled", reason)
             case turns.SHUTDOWN:
                 if not reply.is_closed:  # what is kept is shown by the next one
+                    controls = self._growing(turn, reply.say)
                     try:
-                        ending, controls = reply.say(words.RESTARTING), self._growing(turn, reply.say)
-                        await reply.close(reply.said.rstrip(), ending=ending, controls=controls)
+                        await reply.close(reply.said.rstrip(), ending=reply.say(words.RESTARTING), controls=controls)
                     except SurfaceError as error:
                         log.warning("turn %s: its reply does not say that it is handed back: %s", turn.id, error)
                 await reply.leave()
-                await self._turns.hand_back(turn)
+                await self._turns.hand_back(turn, reply.said.rstrip())
             case turns.ANEW:
                 await reply.leave()  # whoever goes on with it finds all that this one has shown
                 await self._turns.hand_back(turn)
@@ -370,8 +373,7 @@ class Answerer:
             controls = [button("retry", turn.id, say)]
             await reply.close(said, Priority.ERROR, ending=say.apology(sentence, turn.id), controls=controls)
         else:
-            is_stopped = cause == turns.STOP
-            controls = self._under(turn, say, self._extras - {"feedback", "why"}) if is_stopped else []
+            controls = self._under(turn, say, self._extras - {"feedback", "why"}) if cause == turns.STOP else []
             await reply.close(said, ending=say(sentence), controls=controls)
         await self._turns.end(turn, state, error=cause, receipt=self._receipt(turn))
 
@@ -380,6 +382,7 @@ class Answerer:
     ) -> None:
         """Show the final text, and below it, each in a message of its own, what people are asked for."""
         controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
+        self._at_work[turn.id].answer = None if asked else (text, files)
         await reply.close(text, controls=controls, files=files)
         self._at_work[turn.id].delays.ended()
         for approval in asked:
@@ -389,10 +392,8 @@ class Answerer:
 
     def _receipt(self, turn: Turn) -> dict[str, Any] | None:
         """What a turn was made of, as far as it has run here."""
-        clerk = self._at_work[turn.id].clerk
-        return clerk.receipt if clerk is not None else None
+        return None if (clerk := self._at_work[turn.id].clerk) is None else clerk.receipt
 
     def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
-        if turn.run is not None:  # what somebody has decided is done, and not once more
-            extras = extras - {"regenerate"}
-        return under_answer(turn.id, say, extras, is_revised=self._at_work[turn.id].is_revised)
+        once = {"regenerate"} if turn.run is not None else set()  # what somebody has decided is done, and not once more
+        return under_answer(turn.id, say, extras - once, is_revised=self._at_work[turn.id].is_revised)

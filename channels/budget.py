@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 
-from channels.channel import Priority
+from channels.channel import SILENT, Priority
 
 #: Seconds that a reply is likely to last: until then, what is free now is dealt out over what is left of them, but
 #: over so many at the least. One that lasts longer is taken to go on for good.
@@ -142,7 +142,8 @@ class Budget:
         """Wait for a place, and take it. Cancelled, it takes none.
 
         Args:
-            since: of a tick: the loop's time since which what is shown is out of date.
+            since: of a tick: the loop's time since which what is shown is out of date; `SILENT`, if it is the first
+                one with words in it. That has no pace to keep.
         """
         me = _Waiting(priority, _now() if since is None else since, next(self._numbers))
         line = self._ticks if priority is Priority.TICK else self._line
@@ -205,6 +206,11 @@ class Budget:
         windows = int(within / self._window.seconds)
         most = int((1 + windows) * self._calls * _KEPT)
         return min(self._free(within if windows else 0.0), most) - self._kept >= calls
+
+    def has_room(self, priority: Priority, within: float) -> bool:
+        """Whether a call that comes now is likely to find its place in so many seconds."""
+        first = sum(other.priority <= priority for other in self._line)
+        return self._closed_until <= _now() + within and self._free(within) > first
 
     @property
     def is_tight(self) -> bool:
@@ -285,7 +291,7 @@ class Budget:
             return float("inf")
         if me.priority is Priority.TICK and self._is_urgent:  # its share of what the others use
             return self._wait_for_room(Priority.FINAL)
-        return self._wait_for_room(me.priority)
+        return self._wait_for_room(me.priority, is_paced=me.since > SILENT)
 
     def _next(self) -> _Waiting | None:
         if self._ticks and (not self._is_urgent or (self._since_tick >= _TICKS_SHARE - 1 and self._is_tick_free)):
@@ -306,17 +312,17 @@ class Budget:
         if (first := self._next()) is not None:
             first.is_first.set()
 
-    def _wait_for_room(self, priority: Priority) -> float:
+    def _wait_for_room(self, priority: Priority, *, is_paced: bool = True) -> float:
         """By what the platform has said of the window that is open; else by what it is known to allow."""
         if self._told is not None and _now() < self._told.until and self._share == 1.0:
-            return self._wait_in(self._told, priority)
+            return self._wait_in(self._told, priority, is_paced=is_paced)
         if self._told is not None:  # its window is over, and with it what was sent in it
             while self._sent and self._sent[0] < self._told.until:
                 self._sent.popleft()
             self._told, self._last = None, float("-inf")
-        return self._wait_as_known(priority)
+        return self._wait_as_known(priority, is_paced=is_paced)
 
-    def _wait_in(self, told: _Told, priority: Priority) -> float:
+    def _wait_in(self, told: _Told, priority: Priority, *, is_paced: bool) -> float:
         now, free = _now(), self._part(told.left) - self._unanswered
         end = told.until - now
         if priority < Priority.TICK:
@@ -325,17 +331,17 @@ class Budget:
         end_of_ticks = told.until - self._soon if kept else told.until
         if free <= kept:
             return max(self._closed_until - now, end_of_ticks - now if free > 0 else end)
-        even = (end_of_ticks - self._last) / (free - kept + 1)
+        even = (end_of_ticks - self._last) / (free - kept + 1) if is_paced else 0.0
         return max(self._closed_until - now, self._last + even - now)
 
-    def _wait_as_known(self, priority: Priority) -> float:
+    def _wait_as_known(self, priority: Priority, *, is_paced: bool) -> float:
         self._forget()
         now, seconds = _now(), self._window.seconds
         calls = room = self._calls
         early = 0.0
         if priority >= Priority.TICK:
             room = max(1, calls - min(self._kept, int(calls * _KEPT)))
-        if priority is Priority.TICK:
+        if priority is Priority.TICK and is_paced:
             early = self._last + self._pace(room) - now
         over = self._used - room  # so many must be forgotten, and one more
         full = 0.0 if over < 0 else self._sent[over] + seconds - now if over < len(self._sent) else seconds

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
 from typing import Any, TypeVar
 
 from channels.budget import Budget, Window
@@ -27,6 +28,9 @@ LOOK = 0.5
 #: Awaited before a call that has waited is made; raises if it is not to be made any more.
 Wanted = Callable[[], Awaitable[None]]
 
+#: The loop's time until which a call is of use.
+_due: ContextVar[float] = ContextVar("due", default=inf)
+
 _wanted: ContextVar[tuple[asyncio.Task[Any] | None, Wanted] | None] = ContextVar("wanted", default=None)
 
 
@@ -40,6 +44,18 @@ def as_long_as(wanted: Wanted) -> Iterator[None]:
         yield
     finally:
         _wanted.reset(token)
+
+
+@contextmanager
+def soon(seconds: float) -> Iterator[None]:
+    """What is called within is of use within so many seconds, and then no more: what is likely to find no place in
+    its budget until then fails at once.
+    """
+    token = _due.set(_now() + seconds)
+    try:
+        yield
+    finally:
+        _due.reset(token)
 
 
 class RefusedError(SurfaceError):
@@ -176,7 +192,13 @@ class Caller:
 
 
 async def _place(budget: Budget, priority: Priority, *, after: float = 0.0) -> None:
-    """Wait so many seconds, and then for a place in the budget, as long as the call is wanted."""
+    """Wait so many seconds, and then for a place in the budget, as long as the call is wanted.
+
+    Raises:
+        SurfaceError: there is none in time.
+    """
+    if (due := _due.get()) != inf and not budget.has_room(priority, due - _now()):
+        raise SurfaceError("the platform's limit leaves no room for it in time")
 
     async def wait() -> None:
         if after:
@@ -207,3 +229,7 @@ async def _admitted(send: Callable[[], Awaitable[T]], budget: Budget, priority: 
         return await send()
     finally:
         budget.answered()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

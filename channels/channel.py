@@ -35,6 +35,10 @@ LAST_WORDS = frozenset({Priority.FINAL, Priority.APPROVAL, Priority.ERROR})
 STATUS_RESERVE = 102
 
 
+#: Since when that is out of date which says nothing yet: see `Surface.ready`.
+SILENT = float("-inf")
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a platform lets a message be.
@@ -221,7 +225,8 @@ class Surface(Protocol):
         Args:
             is_new: whether it is to post a message.
             ends: whether the message that grows is to grow no more.
-            since: the loop's time since which what is shown is out of date.
+            since: the loop's time since which what is shown is out of date; `SILENT`, if the reply has words by now
+                and shows none: they go with the next call that is not kept back for others.
         """
         ...
 

@@ -279,8 +279,7 @@ class Commands:
 
     async def _status(self, session: str, asker: Asker, say: Words) -> Said:
         status = await self._desk.conversations.status(session, asker.spots)
-        lines = [say(words.STATUS_AGENT, agent=status.agent)] if status.agent else []
-        lines.append(say(words.STATUS_MODEL, model=status.model))
+        lines = [say(words.STATUS_AGENT, agent=status.agent), say(words.STATUS_MODEL, model=status.model)]
         if status.since is not None:
             since = datetime.fromtimestamp(status.since, UTC)
             lines.append(say(words.STATUS_SINCE, when=f"{since:%Y-%m-%d %H:%M}"))

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from channels.calls import soon
 from channels.channel import Around, Channel, Heard, Kind, Said
 from core.background import background
 from core.frames import CLOSE, MARK, OPEN, frame, lines, plain
@@ -97,7 +98,8 @@ class Context:
                 return Around()
         try:
             async with asyncio.timeout(self._patience):
-                return await channel.around(turn.messages, None if is_alone else behind)
+                with soon(self._patience):  # who asks waits no time for nothing
+                    return await channel.around(turn.messages, None if is_alone else behind)
         except Exception as error:  # whatever the platform says, the answer goes on
             log.warning("turn %s: what was said around it is not known: %s", turn.id, traced(error))
             return Around()

@@ -11,6 +11,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from math import inf
+from weakref import WeakValueDictionary
 
 from channels.intake import Call
 from core.errors import ParleyError, StoreError
@@ -114,6 +115,7 @@ class Gaps:
         self._unkept = asyncio.Event()
         self._began = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._queues = WeakValueDictionary[str, asyncio.Lock]()  # by session: what is heard while another one waits
         self._first = dict[str, asyncio.Task[None]]()  # looks at places in which somebody speaks while there is a gap
 
     async def start(self) -> None:
@@ -166,8 +168,12 @@ class Gaps:
             StoreError: it is not kept yet, and will be as soon as that can be done.
         """
         if call.command is None:
-            await self._look_before({call.inbound.place})
-        await self._take_behind(call)
+            until = _now() + BEHIND_SECONDS
+            async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
+                await self._look_before({call.inbound.place}, until)
+                await self._take_behind(call)
+        else:
+            await self._take_behind(call)
         if self._missed:  # the database is back
             self._unkept.set()
 
@@ -212,14 +218,14 @@ class Gaps:
     def _is_open(self) -> bool:
         return min(self._since, self._looking_since) != inf
 
-    async def _look_before(self, places: Collection[str]) -> None:
+    async def _look_before(self, places: Collection[str], until: float) -> None:
         """If there is a gap, look first at these places, so that what is taken in next goes behind what was said there
-        before it; but wait for that no longer than `BEHIND_SECONDS`.
+        before it; but wait for that no longer than until then (the loop's time).
         """
         if not (self._holds and places and (self._is_open or not self._began.is_set())):
             return
         try:
-            async with asyncio.timeout(BEHIND_SECONDS):
+            async with asyncio.timeout_at(until):
                 await self._began.wait()
                 if looks := [self._look_first(place) for place in places if self._is_open]:
                     await asyncio.wait(looks)
@@ -268,7 +274,8 @@ class Gaps:
         """Take in what could not be kept, in its order. What cannot be kept for now holds up what was said behind it in
         its session; what never can be, by its own fault, holds up nothing.
         """
-        await self._look_before({call.inbound.place for call in self._missed.values() if call.command is None})
+        places = {call.inbound.place for call in self._missed.values() if call.command is None}
+        await self._look_before(places, _now() + BEHIND_SECONDS)
         failure: Exception | None = None
         held = set[str]()
         for call in sorted(self._missed.values(), key=_at):
@@ -385,3 +392,7 @@ async def _failure(work: Callable[[], Awaitable[None]]) -> str:
 def _at(call: Call) -> float:
     """When it was said."""
     return call.inbound.sent_at
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -22,6 +22,7 @@ from channels.door import Admission
 from channels.receipts import Receipts
 from channels.why import told
 from channels.words import Words
+from channels.work import Work
 from core.again import Refused
 from core.approvals import Verdict
 from core.changes import Revised, Taken
@@ -106,7 +107,7 @@ class Intake:
         self._surface = surface
         self._locale = locale
         self._whisper = whisper
-        self._errands: set[asyncio.Task[None]] = set()
+        self._work = Work()
         self._queues = WeakValueDictionary[str, asyncio.Lock]()
 
     async def refusal(self, visitor: Visitor, spot: Spot, *, is_owed: bool = False) -> str | None:
@@ -310,19 +311,13 @@ class Intake:
         return "" if decided.is_first else say(words.DECIDED)
 
     async def settle(self, seconds: float) -> None:
-        """Wait for errands and receipts, but for each no longer than so many seconds; errands end then."""
-        if self._errands:
-            _, late = await asyncio.wait(self._errands, timeout=seconds)
-            for errand in late:
-                errand.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        """Wait for errands and receipts as `Work.end` does."""
+        await self._work.end(seconds)
         await self._receipts.settle(seconds)
 
     def run(self, errand: Coroutine[Any, Any, None], *, name: str) -> None:
         """Do something that nobody waits for but `settle`."""
-        task = asyncio.create_task(_run(errand, name), name=name)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        self._work.watch(asyncio.create_task(_run(errand, name), name=name))
 
 
 def too_often(limited: Limited, say: Words) -> str:

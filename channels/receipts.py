@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from channels.work import Work
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ class Receipts:
         self._add = add
         self._remove = remove
         self._given: dict[str, asyncio.Task[None] | None] = {}  # None: by another process
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._work = Work()
 
     def give(self, address: Address) -> None:
         """Set the sign, if it was not."""
@@ -36,7 +37,8 @@ class Receipts:
         if key not in self._given:
             if len(self._given) >= MOST:  # of turns that other processes run, nobody tells here
                 self._given.pop(next(iter(self._given)))
-            self._given[key] = asyncio.create_task(_tried(self._add, address), name="receipt")
+            self._given[key] = task = asyncio.create_task(_tried(self._add, address), name="receipt")
+            self._work.watch(task)
 
     def given(self, address: Address) -> None:
         """The sign may have been set by another process."""
@@ -46,14 +48,11 @@ class Receipts:
         """Take the sign away, if it was given."""
         key = _key(address)
         if key in self._given:
-            task = asyncio.create_task(self._take(self._given.pop(key), address), name="receipt")
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self._work.watch(asyncio.create_task(self._take(self._given.pop(key), address), name="receipt"))
 
     async def settle(self, seconds: float) -> None:
-        """Wait for what is under way, but no longer than so many seconds."""
-        if under_way := [*filter(None, self._given.values()), *self._leaving]:
-            await asyncio.wait(under_way, timeout=seconds)
+        """Wait for what is under way as `Work.end` does."""
+        await self._work.end(seconds)
 
     async def _take(self, given: asyncio.Task[None] | None, address: Address) -> None:
         if given is not None:

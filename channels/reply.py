@@ -10,7 +10,7 @@ from typing import Self
 
 from channels import words
 from channels.calls import as_long_as
-from channels.channel import Button, Chunk, File, FileRefusedError, Plan, Priority, Surface
+from channels.channel import SILENT, Button, Chunk, File, FileRefusedError, Plan, Priority, Surface
 from channels.planner import Planner
 from channels.words import Words
 from core.endings import closed
@@ -110,6 +110,8 @@ class Reply:
         self._final: Priority | None = None
         self._is_abandoned = False
         self._since: float | None = None  # when what is shown became out of date
+        self._has_words = False
+        self._shows_words = False
         self._settled = 0  # how many of the messages stand as they are to stay
         self._changed = asyncio.Event()
         self._grown = asyncio.Event()
@@ -157,12 +159,15 @@ class Reply:
     def feed(self, delta: str) -> None:
         self._planner.feed(delta)
         self._status = ""
+        self._speak()
         self._hear()
 
     def replace(self, text: str) -> None:
         if not text.startswith(self._planner.text):
             self._settled = 0
         self._planner.replace(text)
+        if text:
+            self._speak()
         self._hear()
 
     def status(self, line: str) -> None:
@@ -219,6 +224,12 @@ class Reply:
             told = (self.say(words.NOT_ATTACHED, name=f"`{file.name}`", size=size(len(file.data))) for file in lost)
             self._end(self.said.rstrip(), "\n\n".join(filter(None, [*told, self._ending])))
 
+    def _speak(self) -> None:
+        """The first words are there: they have no pace to keep."""
+        if not self._has_words:
+            self._has_words = True
+            self._urgent.set()
+
     def _hear(self) -> None:
         self._heard_at = _now()
         self._touch()
@@ -268,6 +279,7 @@ class Reply:
                         is_first = False
                 if shown:
                     self._seen(has_text)
+                    self._shows_words |= has_text and plan.chunks[0].text != words.PLACEHOLDER
                 count = len(plan.chunks) + len(plan.files)
                 if shown and len(self._known) > count:
                     del self._known[count:]
@@ -316,6 +328,7 @@ class Reply:
         """Wait for a place in the platform's budget; false if something has come that changes who may go first."""
         self._urgent.clear()
         since = _now() if self._since is None else self._since
+        since = SILENT if self._has_words and not self._shows_words else since
         place = self._surface.ready(move.priority, is_new=move.is_new, ends=move.ends, since=since)
         ready = asyncio.create_task(place, name="place")
         urgent = asyncio.create_task(self._urgent.wait(), name="urgent")

@@ -1,4 +1,4 @@
-"""What is being done about an event: a client keeps no account of the tasks in which it tells of them."""
+"""What is done in tasks that nobody waits for but a stop: a client, say, keeps none of those in which it tells."""
 
 import asyncio
 from collections.abc import Iterator

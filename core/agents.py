@@ -24,8 +24,8 @@ class Agent:
     """
 
     name: str
+    models: tuple[str, ...]
     description: str = ""
-    models: tuple[str, ...] = ()
     chosen_at: frozenset[str] | None = frozenset()
 
 
@@ -40,7 +40,7 @@ class Agents:
     """All of them, by their names.
 
     Attributes:
-        default: the name of the one that answers where nothing else is said.
+        default: the name of the one that answers where nothing else is said, and of what conversations are kept under.
         places: by place, the name of the one that answers there.
         there: whether they are known. While the process starts, messages are kept for agents that are still loaded.
     """
@@ -83,10 +83,6 @@ class Agents:
     def described(self, name: str) -> str:
         """What an agent is there for; empty if it does not tell."""
         return self.known[name].description if name in self.known else ""
-
-
-#: Where there is one agent, nobody asks for its name.
-ONE = Agents("")
 
 
 def _is_for(agent: Agent, spots: Sequence[str]) -> bool:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.agents import ONE, Agents
 from core.export import Form, pieces
 from core.inbound import Inbound
 from core.prices import Prices
@@ -92,14 +91,10 @@ class Conversations:
     """What the tables tell of conversations, and what is done to them but for a reset (`Inbox`).
 
     Attributes:
-        app: the one that they are kept under.
-        models: see below.
-        agents: see below. Who asks for one of them, or for its models, waits until they are there.
+        agents: those of the bot. Who asks for one of them, or for its models, waits until they are there.
 
     Args:
-        models: the full names of what may be chosen where an agent says nothing else, the default first.
         budget: how many tokens of history are sent.
-        agents: those of the bot.
         pauses: seconds between the tries of `stop_turn` while the database is away; it comes by a button, and once.
     """
 
@@ -109,20 +104,15 @@ class Conversations:
         turns: Turns,
         worker: Worker,
         *,
-        app: str,
-        models: Sequence[str],
         budget: int,
-        agents: Agents = ONE,
         pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
         self._turns = turns
         self._worker = worker
-        self.app = app
         self._pauses = pauses
         self._budget = budget
-        self.models = tuple(models)
-        self.agents = agents
+        self.agents = turns.agents
 
     async def stop(self, session_id: str, *, author: str | None, until: float = inf) -> Halt:
         """End what runs in a session, over all workers, and what waits there.
@@ -216,7 +206,7 @@ class Conversations:
         Raises:
             StoreError: the database cannot be read.
         """
-        return self._models((await self.agent(session_id, spots)).name)
+        return self.agents.known[(await self.agent(session_id, spots)).name].models
 
     async def choose_model(self, session_id: str, model: str | None, *, place: str, spots: Sequence[str] = ()) -> bool:
         """Have a session, which may be yet to begin, answered by a model from its next turn on; None for the default.
@@ -378,19 +368,15 @@ class Conversations:
 
     def _new(self, session_id: str, place: str) -> dict[str, Any]:
         now = time.time()
-        return {"id": session_id, "app": self.app, "user_id": place, "created_at": now, "updated_at": now}
+        return {"id": session_id, "app": self.agents.default, "user_id": place, "created_at": now, "updated_at": now}
 
     def _answering(self, row: sa.Row[Any] | None, spots: Sequence[str]) -> Answering:
         chosen = row.agent if row is not None else None
         name = self.agents.answering(chosen, spots)
         return Answering(name, missed=chosen if chosen is not None and chosen != name else "")
 
-    def _models(self, agent: str) -> tuple[str, ...]:
-        known = self.agents.known.get(agent)
-        return known.models if known is not None and known.models else self.models
-
     def _known(self, model: str | None, agent: str) -> str:
-        models = self._models(agent)
+        models = self.agents.known[agent].models
         return model if model is not None and model in models else models[0]
 
 

@@ -58,9 +58,6 @@ class Inbox:
     delivers again what is not acknowledged; a channel whose platform says it only once comes again by itself. A
     press of a button is acknowledged before `again` and comes but once, so that waits for the database.
 
-    Attributes:
-        app: the one that conversations are kept under.
-
     Args:
         rates: how many answers people may ask for.
         pauses: seconds between the tries of `again` while the database is away.
@@ -72,14 +69,13 @@ class Inbox:
         turns: Turns,
         worker: Worker,
         *,
-        app: str,
         rates: Rates = BOUNDLESS,
         pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._database = database
         self._turns = turns
+        self._agents = turns.agents
         self._worker = worker
-        self.app = app
         self._rates = rates
         self._pauses = pauses
 
@@ -113,7 +109,7 @@ class Inbox:
 
     async def _accept(self, inbound: Inbound) -> Accepted:
         kept = {
-            "the_app": self.app,
+            "the_app": self._agents.default,
             "the_worker": self._turns.worker,
             "the_key": inbound.event_key,
             "the_session": inbound.session_id,
@@ -129,7 +125,9 @@ class Inbox:
             rows = await self._database.run(KEPT, **kept)
         if not rows:
             async with self._database.write() as connection:
-                await ensure_session(connection, app=self.app, user_id=inbound.place, session_id=inbound.session_id)
+                await ensure_session(
+                    connection, app=self._agents.default, user_id=inbound.place, session_id=inbound.session_id
+                )
             return Accepted.KNOWN
         return Accepted.WAITS if rows[0][0] else Accepted.NEXT
 
@@ -325,7 +323,7 @@ class Inbox:
             return Accepted.KNOWN
         # who comes second in a session waits here until the first is done
         generation = await ensure_session(
-            connection, app=self.app, user_id=inbound.place, session_id=inbound.session_id
+            connection, app=self._agents.default, user_id=inbound.place, session_id=inbound.session_id
         )
         waits = sa.select(comes_behind(inbound.session_id, inbound.event_key))
         is_behind = (await connection.execute(waits)).scalar_one()
@@ -341,7 +339,8 @@ class Inbox:
         Returns:
             What else waited.
         """
-        await connection.execute(sa.update(turns).where(turns.c.session == session_id).values(text=None, receipt=None))
+        over = (turns.c.session == session_id) & ~is_under_way(turns)  # what is not is forgotten when it ends
+        await connection.execute(sa.update(turns).where(over).values(text=None, receipt=None))
         generation = await begin_generation(connection, session_id)
         here = inbox.c.session == session_id
         later = here & is_waiting(inbox) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)

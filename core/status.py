@@ -27,7 +27,7 @@ class Status:
     """
 
     model: str
-    agent: str = ""
+    agent: str
     is_muted: bool = False
     since: float | None = None
     messages: int = 0

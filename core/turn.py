@@ -29,6 +29,7 @@ class Turn:
         has_waited: whether its messages may bear the sign that they wait, given by whichever process.
         chunks: the platform's ids of the reply's messages as far as they stand.
         text: the final text, once it is kept.
+        said: what is shown of another text, where the worker before has handed the turn back.
         cancel: why it is to be ended, if it is.
         meter: counts what its run asks of models.
     """
@@ -48,6 +49,7 @@ class Turn:
     has_waited: bool = field(default=False, compare=False)
     chunks: tuple[str, ...] = ()
     text: str | None = None
+    said: str = ""
     cancel: str | None = None
     meter: Meter = field(default_factory=Meter, compare=False, repr=False)
 

@@ -27,7 +27,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core import tracing
-from core.agents import ONE, Agents
+from core.agents import Agents
 from core.claiming import Taken, new_id, take, without_damaged
 from core.fence import OWN, WAS_OWN, Fence, kept_usage, writes_own
 from core.inbound import Inbound
@@ -64,12 +64,10 @@ Json = Mapping[str, Any]
 class Turns:
     """The `turns` table, as one worker sees it that has these `agents`."""
 
-    def __init__(
-        self, database: Database, lease: Lease, *, agents: Agents = ONE, pauses: Sequence[float] = PAUSES
-    ) -> None:
+    def __init__(self, database: Database, lease: Lease, agents: Agents, *, pauses: Sequence[float] = PAUSES) -> None:
         self._database = database
         self._lease = lease
-        self._agents = agents
+        self.agents = agents
         self._notices = Notices(database)
         self._pauses = pauses
 
@@ -91,7 +89,7 @@ class Turns:
             running: the turns that this worker runs.
         """
         try:
-            if (taken := await take(self._database, self._lease, self._agents, limit, running)) is not None:
+            if (taken := await take(self._database, self._lease, self.agents, limit, running)) is not None:
                 return [_plain(one) for one in taken]
             async with self._database.write() as connection:
                 resumed = await self._resume(connection, limit, running)
@@ -170,13 +168,13 @@ class Turns:
 
         return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
 
-    async def hand_back(self, turn: Turn) -> None:
-        """Leave the turn to whoever claims it next; that it was tried does not count.
+    async def hand_back(self, turn: Turn, said: str = "") -> None:
+        """Leave the turn to whoever claims it next, and what is shown of it by now; that it was tried does not count.
 
         Raises:
             TurnLostError: another worker has taken the turn.
         """
-        await self._write(turn, _HANDED_BACK, usage=turn.meter.to_json() or None)
+        await self._write(turn, _HANDED_BACK, usage=turn.meter.to_json() or None, said=said or None)
         tracing.ended("handed back")
         if not self._database.is_sqlite:
             async with self._database.write() as connection:
@@ -286,14 +284,14 @@ class Turns:
             .limit(limit)
             .with_for_update(skip_locked=True)
         )
-        rows = (await connection.execute(query)).all()
-        if not rows:
+        if not (rows := (await connection.execute(query)).all()):
             return []
         taken = {
             "owner": self._lease.worker,
             "claims": turns.c.claims + 1,
             "attempt": turns.c.attempt + 1,
             "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
+            "text": sa.case((turns.c.state == "answered", turns.c.text), else_=None),
         }
         ids = [row.id for row in rows]
         await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
@@ -313,7 +311,8 @@ class Turns:
                 is_resumed=True,
                 has_waited=True,
                 chunks=tuple(row.chunks or ()),
-                text=row.text,
+                text=row.text if row.state == "answered" else None,
+                said=row.text or "",
                 cancel=row.cancel,
                 meter=Meter(row.id, row.usage, begun_at=row.created_at),
             )
@@ -347,7 +346,7 @@ class Turns:
     async def _next(self, connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn:
         """The turn that answers what waits. What an agent has begun or asked for, that one goes on with."""
         first, said = batch[0], tuple(Inbound.from_json(row.inbound) for row in batch)
-        its = (first.session, first.generation, first.model, self._agents.answering(first.agent, said[-1].spots))
+        its = (first.session, first.generation, first.model, self.agents.answering(first.agent, said[-1].spots))
         turn = _plain(Taken(new_id(), *its, said, first.accepted_at))
         if first.parent is None or (parent := await parent_of(connection, first)) is None:
             return turn
@@ -377,6 +376,7 @@ _SHOWN = writes_own(("running", "answered"), "chunks")
 _HANDED_BACK = writes_own(
     ("running", "answered"),
     usage=kept_usage(),
+    text=sa.case((turns.c.state == "running", sa.bindparam("new_said", type_=sa.Text)), else_=turns.c.text),
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
     owner=None,
     attempt=turns.c.attempt - 1,

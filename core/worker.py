@@ -63,6 +63,7 @@ class Worker:
         self._ended = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._claimed_to_end: dict[str, str] = {}  # turns that run to be ended, and why: they know that
         self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
 
     @property
@@ -76,6 +77,8 @@ class Worker:
 
     def cancel(self, turn_id: str, reason: str) -> None:
         """End a turn, if it runs here."""
+        if self._claimed_to_end.get(turn_id) == reason:
+            return
         if task := self._running.get(turn_id):
             _cancel(task, reason)
         elif self._claiming.locked():
@@ -131,8 +134,12 @@ class Worker:
                 for place, turn in enumerate(claimed):
                     task = asyncio.create_task(self._run(turn, place * SPACING), name=f"turn {turn.id}")
                     self._running[turn.id] = task
+                    if turn.cancel is not None:
+                        self._claimed_to_end[turn.id] = turn.cancel
                     self._runs.set()
-                    if reason := self._ahead.get(turn.id):  # a task that is cancelled before it has begun never begins
+                    if (
+                        reason := self._ahead.get(turn.id)
+                    ) and reason != turn.cancel:  # a task that is cancelled before it has begun never begins
                         asyncio.get_running_loop().call_soon(_cancel, task, reason)
                 self._ahead.clear()
                 if len(claimed) < free:
@@ -176,6 +183,7 @@ class Worker:
             log.error("turn %s failed: %s", turn.id, traced(error))
         finally:
             del self._running[turn.id]
+            self._claimed_to_end.pop(turn.id, None)
             self._wake.set()  # its session is free
             if not self._running:
                 self._runs.clear()

@@ -16,6 +16,7 @@ from channels.door import Door
 from channels.downloads import Check, Fetched, UnreadableFileError
 from core import garbage
 from core.agent import make_app
+from core.agents import Agents
 from core.approvals import Approvals
 from core.background import Background
 from core.config import AgentConfig
@@ -201,7 +202,7 @@ async def at_work(
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
-        turns, place = Turns(database, lease), Place()
+        turns, place = Turns(database, lease, Agents(app.name)), Place()
 
         async def written(turn: Turn) -> None:
             await turns.shown(turn, ["1"])
@@ -219,7 +220,7 @@ async def at_work(
             ended(turn)
 
         worker = Worker(turns, answer, limit=limit, at_rest=garbage.collect)
-        conversations = Conversations(database, turns, worker, app=app.name, models=["quiet"], budget=0)
+        conversations = Conversations(database, turns, worker, budget=0)
         approvals = Approvals(database, turns, worker)
         context = Context(database, counter.count)
         answerer = Answerer(
@@ -235,7 +236,7 @@ async def at_work(
         garbage.settle()
         tasks = [asyncio.create_task(lease.keep(), name="lease"), asyncio.create_task(worker.run(), name="worker")]
         try:
-            yield Crew(database, Inbox(database, turns, worker, app=app.name), turns)
+            yield Crew(database, Inbox(database, turns, worker), turns)
         finally:
             await worker.stop(0.1)
             tasks[0].cancel()

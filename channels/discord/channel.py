@@ -82,7 +82,14 @@ class DiscordChannel:
         homes = {int(id_) for id_ in {*self._door.rules(NAME).ids("guild"), *self._door.rules(NAME).served}}
         visits = Visits(self._api, homes=homes, looks=bool(homes or self._door.names(NAME)))
         self._ear = Ear(
-            settings, self._api, self._intake, desk.conversations, self._work, visits=visits, serves=self._serves
+            settings,
+            self._api,
+            self._intake,
+            desk.conversations,
+            self._work,
+            visits=visits,
+            serves=self._serves,
+            gaps_of=self._gaps_of,
         )
         self._deeds = Deeds(
             desk, self._intake, self._seal, take=self._ear.take, surface=self._standing, token=self._token
@@ -95,7 +102,6 @@ class DiscordChannel:
         self._bounds = bounds
         self._leadership = leadership
         self._shards = self._divided(1, 1)
-        self._ear.gaps_of = self._gaps_of
         self._leading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import discord
 
@@ -47,16 +48,11 @@ MOST_NAME = 80
 class Ear:
     """Takes in what people say, whether Discord tells of it or it is found later.
 
-    Attributes:
-        gaps_of: what has the messages of a place taken in behind what was not heard there, if this process hears it;
-            to be set before anything is heard.
-
     Args:
         api: logged in before anything is heard.
         serves: whether the bot answers in the server of that id.
+        gaps_of: what has the messages of a place taken in behind what was not heard there, if this process hears it.
     """
-
-    gaps_of: Callable[[str], Gaps | None]
 
     def __init__(
         self,
@@ -68,6 +64,7 @@ class Ear:
         *,
         visits: Visits,
         serves: Callable[[int | None], bool],
+        gaps_of: Callable[[str], Gaps | None],
     ) -> None:
         self._settings = settings
         self._api = api
@@ -76,23 +73,34 @@ class Ear:
         self._work = work
         self._visits = visits
         self._serves = serves
+        self._gaps_of = gaps_of
         self._hearing = dict[int, asyncio.Task[Any]]()  # by the id of the message
+        self._queues = WeakValueDictionary[int, asyncio.Lock]()  # by the id of the channel
 
     async def heard(self, message: discord.Message) -> None:
-        """Take in a message. Discord says it once: so what the database does not take is kept when it does."""
+        """Take in a message, behind those that were said before it in its channel. Discord says it once: so what the
+        database does not take is kept when it does.
+        """
         if self._work.is_ending or not is_spoken(message):
             return
         with self._work.under_way() as task:
             self._hearing[message.id] = task
             task.add_done_callback(lambda _: self._hearing.pop(message.id, None))
-            if not await self._is_placed(message):
-                return
-            try:
-                if (call := await self.call_in(message)) is not None:
-                    await self._hear(call)
-            except SurfaceError as error:
-                log.error("it cannot be seen who wrote a message: %s", error)
-                self._look_again(message)
+            async with self._queues.setdefault(message.channel.id, asyncio.Lock()):
+                call = await self._seen(message)
+            if call is not None:
+                await self._hear(call)
+
+    async def _seen(self, message: discord.Message) -> Call | None:
+        """The call in a message, if it is one and can be seen: who wrote it may have to be asked, and where."""
+        if not await self._is_placed(message):
+            return None
+        try:
+            return await self.call_in(message)
+        except SurfaceError as error:
+            log.error("it cannot be seen who wrote a message: %s", error)
+            self._look_again(message)
+            return None
 
     async def _is_placed(self, message: discord.Message) -> bool:
         """See where a message was said, if nobody has told discord.py; whether that can be seen."""
@@ -107,11 +115,11 @@ class Ear:
 
     def _look_again(self, message: discord.Message) -> None:
         """Have it looked what was said since a message, which could not be taken in."""
-        if gaps := self.gaps_of(place_of(guild_of(message), message.channel.id)):
+        if gaps := self._gaps_of(place_of(guild_of(message), message.channel.id)):
             gaps.open(sent_at(message.id))
 
     async def _hear(self, call: Call) -> None:
-        gaps = self.gaps_of(call.inbound.place)
+        gaps = self._gaps_of(call.inbound.place)
         try:
             await (gaps.hear(call) if gaps is not None else self.take(call))
         except StoreError as error:

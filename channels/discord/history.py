@@ -4,10 +4,13 @@ Discord: a channel's history has nothing of its threads; a server tells which of
 and thread the id of its latest message.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import discord
 
@@ -37,6 +40,21 @@ class _Server:
     threads: Sequence[discord.Thread]
 
 
+@dataclass(slots=True, weakref_slot=True)
+class _Asked:
+    """What was told of a server last, for all looks that want to know it at one time: there may be one for each place
+    in which somebody speaks, and Discord takes few such calls.
+
+    Attributes:
+        at: when it was asked, by the loop's time.
+        server: nothing, if the bot is not in it.
+    """
+
+    at: float = -inf
+    server: _Server | None = None
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class History:
     """Reads what Discord has kept.
 
@@ -55,6 +73,7 @@ class History:
         self._api = api
         self._serves = serves
         self._hear = hear
+        self._asked = WeakValueDictionary[int, _Asked]()
 
     async def look(self, places: Sequence[Place], since: float) -> AsyncGenerator[list[Call]]:
         """What was said in each of the places since then (seconds since the epoch); what may not be seen is left.
@@ -62,26 +81,31 @@ class History:
         Raises:
             SurfaceError: Discord is out of reach, or does not take the token.
         """
-        after, servers = snowflake(since), dict[int, _Server | None]()
+        after, began, asked = snowflake(since), _now(), dict[int, _Asked]()
         for place in places:
             _, where, channel = place.id.split(":")
             if where == ASIDE:  # Discord tells nothing of it but once
                 continue
             if where == "dm":
                 rooms = [self._api.direct(int(channel))]
-            elif not self._serves(int(where)) or (server := await self._server(int(where), servers)) is None:
+            elif not self._serves(guild := int(where)):
                 continue
             else:
+                told = asked[guild] = self._asked.setdefault(guild, _Asked())
+                if (server := await self._server(guild, told, began)) is None:
+                    continue
                 rooms = await self._rooms(server, int(channel), place)
             messages = [message for room in rooms for message in await self._said(room, after)]
             yield [call for message in messages if (call := await self._hear(message)) is not None]
 
-    async def _server(self, guild_id: int, known: dict[int, _Server | None]) -> _Server | None:
-        """The server, unless the bot is not in it any more."""
-        if guild_id not in known:
-            guild = await _unless_hidden(self._api.guild(guild_id))
-            known[guild_id] = None if guild is None else _Server(guild, await self._api.threads(guild))
-        return known[guild_id]
+    async def _server(self, id_: int, told: _Asked, since: float) -> _Server | None:
+        """The server as it is since then (the loop's time), unless the bot is not in it any more."""
+        async with told.turn:
+            if told.at < since:
+                at, guild = _now(), await _unless_hidden(self._api.guild(id_))
+                told.server = None if guild is None else _Server(guild, await self._api.threads(guild))
+                told.at = at
+        return told.server
 
     async def _rooms(self, server: _Server, channel_id: int, place: Place) -> list[Any]:
         """The channel, as far as one can speak there, its active threads, and those that the bot follows."""
@@ -118,3 +142,7 @@ async def _unless_hidden(call: Awaitable[T]) -> T | None:
             raise
         log.info("a place cannot be looked into: %s", refusal)
         return None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -16,6 +16,7 @@ from channels.calls import RefusedError
 from channels.channel import Priority
 from channels.slack.api import SlackApi
 from channels.slack.tiers import TIER_3
+from channels.work import Work
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Sessions:
         self._busy = Counter[tuple[str, str]]()
         self._begun = set[tuple[str, str]]()  # the threads of which Slack may take it that something is being done
         self._telling: dict[tuple[str, str], asyncio.Task[None]] = {}  # by thread, the latest
+        self._work = Work()
 
     @contextmanager
     def busy(self, address: Mapping[str, Any], was_begun: Callable[[], bool]) -> Iterator[None]:
@@ -73,9 +75,8 @@ class Sessions:
         self._rest(address, self._api.budget((METHOD, str(address["team"])), TIER_3))
 
     async def settle(self, seconds: float) -> None:
-        """Wait for what is being told, but no longer than so many seconds."""
-        if self._telling:
-            await asyncio.wait(self._telling.values(), timeout=seconds)
+        """Wait for what is being told as `Work.end` does."""
+        await self._work.end(seconds)
 
     def _rest(self, address: Mapping[str, Any], budget: Budget) -> None:
         if _thread(address) in self._begun:
@@ -88,6 +89,7 @@ class Sessions:
         set_ = partial(self._set, address, status, budget, is_admitted=is_admitted)
         task = asyncio.create_task(_behind(self._telling.get(thread), set_), name=f"session {status}")
         self._telling[thread] = task
+        self._work.watch(task)
         task.add_done_callback(partial(self._told, thread))
 
     def _told(self, thread: tuple[str, str], task: asyncio.Task[None]) -> None:

@@ -258,12 +258,21 @@ class StreamSurface(SlackSurface):
             self._streams.refuse(self._channel)
             ts = ""
         except PassingError as failure:
-            ts = "" if failure.retry_after is not None else str((await self._own()).get(piece.position, ""))
+            ts = "" if failure.retry_after is not None else await self._begun_at(piece.position)
         if not ts:
             self._go_by_edits()
             return None
         self._streamed[ts] = piece.position
         return Stream(ts, piece.position, _now() + self._streams.lifetime, text=text, card=card, size=_size(chunks))
+
+    async def _begun_at(self, position: int) -> str:
+        """The message of a stream of whose start no answer came; empty if there is none as yet. It may come still, and
+        is taken away then, when the last word stands.
+        """
+        ts = (await self._own()).get(position, "")
+        if not ts:
+            self._is_in_doubt = self._is_start_lost = True
+        return ts
 
     async def _change(self, message_id: str, piece: Piece) -> Edited:
         stream = self._stream

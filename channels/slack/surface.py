@@ -79,6 +79,7 @@ class SlackSurface(MessageSurface):
         self._files = Files(self._api, self._team)
         self._recorded: Collection[str] = ()
         self._streamed: dict[str, int] = {}  # the positions of messages that bear no mark, since they were streamed
+        self._is_start_lost = False  # whether a stream may have been begun that is not known here
 
     @contextmanager
     def live(self) -> Iterator[None]:
@@ -217,11 +218,13 @@ class SlackSurface(MessageSurface):
 
     async def _strays(self, shown: Sequence[str]) -> Sequence[str]:
         try:
-            own = [str(message["ts"]) for message in await self._thread() if self._is_own(message)]
+            beside = [message for message in await self._thread() if message["ts"] not in shown]
         except SurfaceError as error:
             log.warning("whether a post took effect beside the reply cannot be seen: %s", error)
             return ()
-        return [ts for ts in own if ts not in shown]
+        streamed = [str(one["ts"]) for one in beside if self._is_start_lost and self._is_unmarked(one)]
+        self._streamed.update(dict.fromkeys(streamed, 0))  # what is still streamed is stopped before it is deleted
+        return [*streamed, *(str(one["ts"]) for one in beside if self._is_own(one))]
 
     def _is_own(self, message: Answer) -> bool:
         """Whether it is a message of this reply."""

@@ -29,13 +29,16 @@ async def migrate(database: Database) -> list[str]:
 
 
 async def verify(database: Database) -> None:
-    """See that a database that nothing is pending for has what this version works with.
+    """See that a database has what this version works with.
 
     Raises:
-        StoreError: it is damaged, in what way; or it cannot be used.
+        StoreError: `migrate` has to be run first; or it is damaged, in what way; or it cannot be used.
     """
     async with database.read() as connection:
-        missing = await connection.run_sync(_missing)
+        lacking = await connection.run_sync(_pending)
+        missing = [] if lacking else await connection.run_sync(_missing)
+    if lacking:
+        raise StoreError(f"DATABASE_URL: the database lacks {len(lacking)} migrations: run `parley migrate`")
     if missing:
         raise StoreError(f"the database is damaged: it lacks {', '.join(missing)}; go back to a copy that is whole")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.agent import make_choice, make_crew
-from bot.agents import read_agents
+from bot.agentsfile import read_agents
 from bot.check import check
+from bot.crew import make_choice, make_crew
 from bot.settings import load
 from bot.trials import Verdict
 from core.errors import SettingsError

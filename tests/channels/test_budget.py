@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from channels.budget import Budget, Window
-from channels.channel import Priority
+from channels.channel import SILENT, Priority
 from channels.pacer import Pacer
 from tests.clock import FastLoop
 
@@ -114,6 +114,32 @@ def test_of_replies_that_begin_in_turn_the_last_ones_are_shown_as_well() -> None
 @pytest.mark.parametrize(("live", "kept"), [(1, 1), (10, 10), (40, 40), (200, 40)])
 def test_ticks_leave_a_call_for_the_final_of_each_live_reply_but_some_for_themselves(live: int, kept: int) -> None:
     assert most_in(ticks(200, live=live), MINUTE) <= 50 - kept
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_the_first_words_of_a_reply_go_at_once_but_not_with_a_call_that_is_kept_back(is_told: bool) -> None:
+    async def main() -> tuple[list[float], bool]:
+        budget, begun = Budget(Window(5, 5)), now()
+        if is_told:
+            budget.told(calls=5, left=5, seconds=5)
+        with budget.live(), budget.live():
+            waits = []
+            for _ in range(3):
+                asked = now()
+                await budget.admit(Priority.TICK, SILENT)
+                budget.answered()
+                if is_told:
+                    budget.told(calls=5, left=4 - len(waits), seconds=5 - (now() - begun))
+                waits.append(now() - asked)
+            more = asyncio.create_task(budget.admit(Priority.TICK, SILENT))
+            await asyncio.sleep(4)
+            is_kept = not more.done()
+            await more
+        return waits, is_kept
+
+    waits, is_kept = run(main)
+    assert max(waits) == pytest.approx(0, abs=1e-3)
+    assert is_kept
 
 
 def test_the_most_out_of_date_tick_goes_next() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from channels import calls
 from channels.budget import Window
-from channels.calls import Caller, PassingError, RefusedError, as_long_as
+from channels.calls import Caller, PassingError, RefusedError, as_long_as, soon
 from channels.channel import Priority
 from core.errors import SurfaceError, TurnLostError
 
@@ -61,6 +61,24 @@ async def test_what_is_too_often_for_one_is_so_for_all_that_share_the_limit() ->
     assert await platform.call() == "sent"
     assert time() - begun >= 0.3
     assert await first == "sent"
+
+
+async def test_what_is_of_use_soon_alone_is_not_waited_for_where_it_has_no_place_until_then() -> None:
+    platform, time = Platform(), asyncio.get_running_loop().time
+    budget = platform.caller.budget("few", Window(calls=2, seconds=60))
+    with soon(4):
+        assert [await platform.caller.call("read", platform.send, budget) for _ in range(2)] == ["sent", "sent"]
+        begun = time()
+        with pytest.raises(SurfaceError, match=r"^the platform's limit leaves no room for it in time$"):
+            await platform.caller.call("read", platform.send, budget)
+        assert time() - begun < 1
+    assert platform.calls == 2
+    with soon(4):
+        assert await platform.call() == "sent"
+    waiting = asyncio.create_task(platform.caller.call("read", platform.send, budget))
+    assert not (await asyncio.wait([waiting], timeout=0.05))[0]
+    waiting.cancel()
+    await asyncio.wait([waiting])
 
 
 async def test_a_refusal_is_not_tried_again() -> None:

@@ -6,6 +6,8 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -18,17 +20,18 @@ from channels import words
 from channels.slack import socket
 from sandbox.models import Asked, Cut, Say, Turn
 from sandbox.slack import SlackSandbox
-from tests.channels.benches import PLATFORMS, DiscordTalk, SlackTalk, Talk, sandbox_of, shows, talking, texts
+from tests.channels.benches import PLATFORMS, DiscordTalk, SlackTalk, Talk, quick, sandbox_of, shows, talking, texts
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 60 for number in range(5)).strip()
+LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 60 for number in range(7)).strip()
 ANSWER = "The answer."
 
 #: Seconds that a call may take here, and that one takes which takes too long.
 TIMEOUT, TOO_LONG = 0.2, 0.3
 
 CALLS = ("post", "edit", "delete", "find", "react", "upload")
+STREAM_CALLS = ("chat.startStream", "chat.appendStream", "chat.stopStream")
 
 _numbers = itertools.count(1)
 
@@ -45,20 +48,21 @@ class Model:
         if "break" in asked.text and asked.text not in self._broken:
             self._broken.add(asked.text)
             return [Say(LONG), Cut()]
+        if "stepwise" in asked.text:
+            return Say(ANSWER, pieces=4, pace=0.06)
         return Say(ANSWER, pieces=4, pace=0.2) if "slowly" in asked.text else ANSWER
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLATFORMS)
-async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
+@asynccontextmanager
+async def benched(platform: str, folder: Path, **more: Any) -> AsyncIterator[Talk]:
     """One bot for all of them, whose calls may not take long."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
         patch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
         patch.setattr(socket, "PING_INTERVAL", 0.2)
-        folder = tmp_path_factory.mktemp("bot")
         async with (
-            sandbox_of(request.param) as sandbox,
-            talking(sandbox, folder, Model(), most_messages=3) as talk,
+            sandbox_of(platform) as sandbox,
+            talking(sandbox, folder, Model(), most_messages=3, **more) as talk,
         ):
             client: Any = talk.bot.channel._client
             if isinstance(sandbox, SlackSandbox):
@@ -66,6 +70,28 @@ async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
             else:
                 client.http._HTTPClient__session._timeout = aiohttp.ClientTimeout(total=TIMEOUT)
             yield talk
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLATFORMS)
+async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
+    async with benched(request.param, tmp_path_factory.mktemp("bot")) as talk:
+        yield talk
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def streaming(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Talk]:
+    async with benched("slack", tmp_path_factory.mktemp("streaming"), streaming="auto") as talk:
+        yield talk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def streamed(streaming: Any) -> AsyncIterator[SlackTalk]:
+    """A conversation of its own in which replies are streamed."""
+    name = f"streamed-{next(_numbers)}"
+    streaming.sandbox.add_channel(name)
+    quick(streaming.bot)  # whatever its budgets have learnt
+    yield SlackTalk(streaming.bot, name)
+    streaming.sandbox.faults.clear()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -119,12 +145,9 @@ def is_right(talk: Talk, call: str) -> None:
     """The reply is there once, whole, and nothing else."""
     shown = texts(talk)
     if call == "upload":
-        if talk.files():
-            assert talk.files() == [("answer.md", LONG.encode())]
-            assert len(shown) == 3
-            assert shown[-1].endswith(words.IN_FILE)
-        else:
-            assert "".join("".join(shown).split()) == "".join(LONG.split())
+        assert talk.files() == [("answer.md", LONG.encode())]
+        assert len(shown) == 3
+        assert shown[-1].endswith(words.IN_FILE)
     else:
         assert shown == [ANSWER] * (2 if call == "react" else 1)
 
@@ -158,16 +181,47 @@ async def closed_socket(talk: Talk, name: str) -> None:
 @pytest.mark.parametrize("fault", [comes_too_often, server_error, lost_reply, timeout, closed_socket])
 @pytest.mark.parametrize("call", CALLS)
 async def test_what_passes_costs_nothing(
-    talk: Talk, call: str, fault: Callable[[Talk, str], Awaitable[None]], caplog: pytest.LogCaptureFixture
+    talk: Talk,
+    call: str,
+    fault: Callable[[Talk, str], Awaitable[None]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     act = await prepare(talk, call, says="slowly" if fault is timeout else "hi")
     caplog.clear()
-    await fault(talk, talk.calls[call])
+    if call == "upload" and isinstance(talk, DiscordTalk):  # files come by an edit, and not by the first one
+        attach = talk.bot.channel._api.attach
+
+        async def faulty(*about: Any) -> None:
+            monkeypatch.undo()
+            await fault(talk, talk.calls[call])
+            await attach(*about)
+
+        monkeypatch.setattr(talk.bot.channel._api, "attach", faulty)
+    else:
+        await fault(talk, talk.calls[call])
     await act()
     row = await ended(talk, turns_of(call))
     assert (row.state, row.error) == ("done", None)
     is_right(talk, call)
     assert errors(caplog) == []
+    assert talk.sandbox.faults.pending == {}  # it was met
+
+
+@pytest.mark.parametrize("fault", [comes_too_often, server_error, lost_reply, timeout, closed_socket])
+@pytest.mark.parametrize("call", STREAM_CALLS)
+async def test_what_passes_costs_a_reply_that_is_streamed_nothing(
+    streamed: SlackTalk, call: str, fault: Callable[[Talk, str], Awaitable[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    before = len(streamed.sandbox.calls)
+    await fault(streamed, call)
+    await streamed.say("slowly" if fault is timeout else "stepwise")
+    row = await ended(streamed, 1)
+    assert (row.state, row.error) == ("done", None)
+    is_right(streamed, "edit")
+    assert not any(message.stream and message.stream.is_live for message in streamed.replies())
+    assert errors(caplog) == []
+    assert call in [made.method for made in streamed.sandbox.calls[before:]]
 
 
 # What does not
@@ -231,6 +285,26 @@ async def test_a_thread_that_is_archived_in_mid_answer_is_opened_and_a_channel_i
         is_right(talk, "edit")
 
 
+async def test_a_message_that_is_deleted_while_it_is_streamed_is_posted_anew_and_an_archived_channel_is_named(
+    streamed: SlackTalk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(deleted_message(streamed))
+        await streamed.say("slowly")
+    assert (await ended(streamed, 1)).state == "done"
+    is_right(streamed, "edit")
+    caplog.clear()
+    streamed.root = None
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(streamed.say("slowly, and once more"))
+        await streamed.sandbox.wait_for(lambda: [m for m in streamed.replies() if m.stream and m.stream.is_live])
+        streamed.channel.archived = True
+    row = await ended(streamed, 2)
+    assert row.state == "failed"
+    assert row.error.endswith(": is_archived")
+    assert len(errors(caplog)) == 1
+
+
 @pytest.mark.parametrize("fault", [missing_permission, channel_gone])
 @pytest.mark.parametrize("call", ["post", "edit", "find"])
 async def test_what_cannot_be_shown_is_a_failed_turn_and_one_error_in_the_log(
@@ -282,7 +356,7 @@ async def test_a_file_that_may_not_be_shown_is_read_in_messages(talk: Talk) -> N
         talk.sandbox.permissions.add("attach_files")
     assert row.state == "done"
     assert not talk.files()
-    is_right(talk, "upload")
+    assert "".join("".join(texts(talk)).split()) == "".join(LONG.split())
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -39,6 +39,7 @@ class World:
         looks: since when was looked back, each time.
         finds: what a look finds.
         is_stuck: whether a look finds no end.
+        gates: what the first look waits for, and the second, and so on.
         failures: how often the database fails, as long as it is not down.
         refused: what the database will never take.
     """
@@ -50,6 +51,7 @@ class World:
         self.is_down = self.is_stuck = False
         self.failures = 0
         self.finds: list[Call] = []
+        self.gates: list[asyncio.Event] = []
         self.refused: set[str] = set()
         self.gaps = Gaps(
             "test", places, bounds, take=self._take, look=self._look, heard_at=lambda: self.heard_at, holds=True
@@ -69,6 +71,8 @@ class World:
         self.looks.append(since)
         if self.is_stuck:
             await asyncio.sleep(60)
+        for gate in self.gates[len(self.looks) - 1 :][:1]:
+            await gate.wait()
         yield list(self.finds)
 
 
@@ -213,6 +217,26 @@ async def test_what_was_not_heard_goes_before_what_was_said_behind_it_though_the
             world.gaps.missed(heard)
         await until(lambda: "heard" in world.taken)
         assert world.taken == ["unheard", "heard"]
+
+
+async def test_what_waits_for_a_look_is_not_overtaken_by_what_is_said_when_the_gap_is_closed(places: Places) -> None:
+    now = await serve(places)
+    async with world_of(places) as world:
+        world.gates = [asyncio.Event(), asyncio.Event()]
+        world.gaps.open(now)
+        await until(lambda: len(world.looks) == 1)
+        first = asyncio.create_task(world.gaps.hear(called("first", now + 2)))
+        await until(lambda: len(world.looks) == 2)
+        world.gates[0].set()
+        await until(lambda: not world.gaps._is_open)
+        second = asyncio.create_task(world.gaps.hear(called("second", now + 3)))
+        elsewhere = Call(inbound("elsewhere", session=f"{SESSION}:other", sent_at=now + 4), is_called=True)
+        await world.gaps.hear(elsewhere)
+        assert world.taken == ["elsewhere"]
+        world.finds = [called("unheard", now + 1)]
+        world.gates[1].set()
+        await asyncio.gather(first, second)
+        assert world.taken == ["elsewhere", "unheard", "first", "second"]
 
 
 async def test_what_can_never_be_kept_holds_up_nothing_that_is_said_behind_it(places: Places) -> None:

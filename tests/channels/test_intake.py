@@ -63,10 +63,8 @@ class Place:
         await migrate(self.database)
         self.turns = await successor(self.database)
         worker = self.worker = Worker(self.turns, self._answer)
-        self.inbox = Inbox(self.database, self.turns, worker, app="parley", pauses=(0.01,))
-        self.conversations = Conversations(
-            self.database, self.turns, worker, app="parley", models=MODELS, budget=BUDGET, pauses=(0.01,)
-        )
+        self.inbox = Inbox(self.database, self.turns, worker, pauses=(0.01,))
+        self.conversations = Conversations(self.database, self.turns, worker, budget=BUDGET, pauses=(0.01,))
         self.receipts = Receipts(self._add, self._remove)
         self.open()
         return self
@@ -256,7 +254,8 @@ async def test_the_status_tells_of_the_conversation_and_what_was_said_comes_as_a
     await place.begun()
     await place.hear("status")
     lines = place.said[0].splitlines()
-    assert lines[0] == f"- {ENGLISH(words.STATUS_MODEL, model=MODELS[0])}"
+    told = ENGLISH(words.STATUS_AGENT, agent="parley"), ENGLISH(words.STATUS_MODEL, model=MODELS[0])
+    assert lines[:2] == [f"- {line}" for line in told]
     assert f"- {words.STATUS_RUNS}" in lines
     await place.hear("export")
     assert (place.said[-1], [file.name for file in place.files]) == (words.EXPORTED, ["transcript.md"])

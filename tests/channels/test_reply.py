@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from channels import reply as reply_module
 from channels import words
-from channels.channel import Button, File, Limits, Plan, Priority, Record
+from channels.channel import SILENT, Button, File, Limits, Plan, Priority, Record
 from channels.reply import Reply
 from channels.words import PLACEHOLDER
 from core.errors import SurfaceError, TurnLostError
@@ -33,6 +33,7 @@ class Board:
         self.has_no_room = False
         self.has_no_place_for: set[Priority] = set()
         self.asked: list[Priority] = []
+        self.are_silent: list[bool] = []
         self.error: Exception | None = None
         self._changed = asyncio.Condition()
 
@@ -45,6 +46,7 @@ class Board:
 
     async def ready(self, priority: Priority, *, is_new: bool, ends: bool, since: float) -> None:
         self.asked.append(priority)
+        self.are_silent.append(since == SILENT)
         if priority in self.has_no_place_for:
             await asyncio.Event().wait()
         await asyncio.sleep(0)
@@ -148,6 +150,25 @@ async def test_feeding_never_waits_and_only_the_newest_text_is_shown(board: Boar
         await board.until(lambda: board.shown == ["x" * 50])
         assert len(board.plans) == 2
         await reply.close("x" * 50)
+
+
+async def test_the_first_words_wait_neither_for_a_pace_nor_behind_what_waited_before_them(board: Board) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.shown == [PLACEHOLDER])
+        board.has_no_place_for = {Priority.TICK}
+        reply.status("_Searching…_")
+        while board.asked[-1] is not Priority.TICK:
+            await asyncio.sleep(0)
+        assert not any(board.are_silent)
+        board.has_no_place_for = set()
+        reply.feed("**")
+        reply.feed("The ")
+        await board.until(lambda: board.shown == ["**The**"])
+        assert board.are_silent[-1]
+        reply.feed("answer**")
+        await board.until(lambda: board.shown == ["**The answer**"])
+        assert not board.are_silent[-1]
+        await reply.close("**The answer**")
 
 
 async def test_a_tick_that_was_dropped_is_tried_again(board: Board) -> None:

@@ -63,7 +63,7 @@ STAND_IN = "openai/stand-in"
 #: Rules by which everybody may speak.
 OPEN = Rules()
 #: The agent that answers.
-PARLEY = Agents("parley", {"parley": Agent("parley")})
+PARLEY = Agents("parley", {"parley": Agent("parley", MODELS)})
 
 #: As far as the program looks back by default.
 BOUNDS = Bounds()
@@ -106,7 +106,6 @@ async def core_of(
     allowance: Allowance = ALLOWANCE,
     context_tokens: int = TOKENS,
     agents: Agents = PARLEY,
-    models: Sequence[str] = MODELS,
     door: Door | None = None,
     rates: Rates = BOUNDLESS,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
@@ -151,10 +150,8 @@ async def core_of(
                 await answerer.answer(turn)
 
         worker = Worker(turns, answer)
-        inbox = Inbox(database, turns, worker, app=app.name, rates=rates)
-        conversations = Conversations(
-            database, turns, worker, app=app.name, models=models, budget=BUDGET, agents=agents
-        )
+        inbox = Inbox(database, turns, worker, rates=rates)
+        conversations = Conversations(database, turns, worker, budget=BUDGET)
         approvals = Approvals(database, turns, worker, approvers=approvers, pauses=(0.01, 0.01))
         context = Context(database, TokenCounter(tmp_path).count, most=context_tokens)
         answerer = Answerer(
@@ -204,7 +201,7 @@ async def successor(database: Database, agents: Agents = PARLEY) -> Turns:
     """The turns as a process sees them that has just begun: all that were before it are gone."""
     lease = Lease(database)
     await lease.take()
-    return Turns(database, lease, agents=agents, pauses=(0.01, 0.01))
+    return Turns(database, lease, agents, pauses=(0.01, 0.01))
 
 
 class Wired:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.agents import Agent, Agents
 from core.errors import StoreError
 from core.inbox import Inbox
 from core.lease import Lease
@@ -21,6 +22,9 @@ from tests import tables
 from tests.conversation import converse
 
 __all__ = ["converse"]
+
+#: What may be chosen for the agent.
+MODELS = ("gemini-default", "openai/other")
 
 
 class Faulty(Database):
@@ -85,7 +89,7 @@ async def worker_on(database: Faulty, *, seconds: float = 30) -> Turns:
     """The turns as a worker sees them that has just begun."""
     lease = Lease(database, seconds=seconds)
     await lease.take()
-    return Turns(database, lease, pauses=(0.001, 0.001))
+    return Turns(database, lease, Agents("app", {"app": Agent("app", MODELS)}), pauses=(0.001, 0.001))
 
 
 async def done(turns: Turns, turn: Turn) -> None:
@@ -100,4 +104,4 @@ async def never(turn: Turn) -> None:
 
 @pytest.fixture
 def inbox(database: Faulty, turns: Turns) -> Inbox:
-    return Inbox(database, turns, Worker(turns, never), app="app", pauses=(0.001, 0.001))
+    return Inbox(database, turns, Worker(turns, never), pauses=(0.001, 0.001))

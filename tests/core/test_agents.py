@@ -2,9 +2,11 @@
 
 import pytest
 
-from core.agents import ONE, Agent, Agents
+from core.agents import Agent, Agents
 
-DESK, LAW, OPEN = Agent("desk"), Agent("law", chosen_at=frozenset({"dm"})), Agent("open", "For all.", chosen_at=None)
+MODELS = ("one",)
+DESK, LAW = Agent("desk", MODELS), Agent("law", MODELS, chosen_at=frozenset({"dm"}))
+OPEN = Agent("open", MODELS, "For all.", chosen_at=None)
 ALL = Agents("desk", {one.name: one for one in (DESK, LAW, OPEN)}, {"C1": "law", "T1": "open", "dm": "open"})
 
 
@@ -39,4 +41,3 @@ def test_who_answers_a_place_is_offered_there_first_and_of_the_others_those_that
     assert ALL.offered(("D1", "dm")) == ["open", "law"]
     assert ALL.described("open") == "For all."
     assert ALL.described("../open") == ""
-    assert ONE.offered(("C1",)) == [""]

@@ -10,14 +10,14 @@ from sqlalchemy.exc import IntegrityError
 
 from benchmarks.turns.statements import counted
 from core import claiming
-from core.agents import ONE, Agent, Agents
+from core.agents import Agent, Agents
 from core.inbox import Inbox
 from core.store.schema import inbox as inbox_table
 from core.store.schema import sessions
 from core.store.schema import turns as turns_table
 from core.store.statement import Statement
 from core.turns import Turns
-from tests.core.conftest import Faulty, worker_on
+from tests.core.conftest import MODELS, Faulty, worker_on
 from tests.inbounds import inbound
 
 Meanwhile = Callable[[], Awaitable[object]]
@@ -47,7 +47,7 @@ async def test_a_look_for_nothing_is_one_statement_and_a_turn_that_begins_one_mo
     async with database.write() as connection:
         chosen = sa.update(sessions).where(sessions.c.id == "place:1").values(model="m", agent="bot")
         await connection.execute(chosen)
-    turns._agents = Agents("", {"bot": Agent("bot", chosen_at=None)})
+    turns.agents.come(Agents("app", {"bot": Agent("bot", MODELS, chosen_at=None)}))
     with counted(database) as asked:
         claimed = await turns.claim(10)
     async with database.read() as connection:
@@ -56,7 +56,7 @@ async def test_a_look_for_nothing_is_one_statement_and_a_turn_that_begins_one_mo
         assert [tuple(row) for row in rows] == [
             (turn.id, turn.session_id, 1, "message", turn.id, turn.model, turn.agent, 1, "running") for turn in claimed
         ]
-    assert [(turn.model, turn.agent) for turn in claimed] == [(None, ""), ("m", "bot"), (None, "")]
+    assert [(turn.model, turn.agent) for turn in claimed] == [(None, "app"), ("m", "bot"), (None, "app")]
     assert [turn.session_id for turn in claimed] == [f"place:{number}" for number in range(3)]
     several = {"begin": 1, "update inbox": 1, "insert turns": 1, "commit": 1}
     assert asked == {"read": 1, **(several if database.is_sqlite else {"update inbox + insert turns": 1})}
@@ -111,7 +111,7 @@ async def test_of_a_turn_that_cannot_begin_no_message_is_taken(
     monkeypatch.setattr(claiming, "new_id", lambda: turn.id)
     await inbox.accept(inbound(session="p:2"))
     with pytest.raises(IntegrityError):
-        await claiming.take(database, turns._lease, ONE, 1, [turn.id])
+        await claiming.take(database, turns._lease, turns.agents, 1, [turn.id])
     monkeypatch.undo()
     (other,) = await turns.claim(1, running=[turn.id])
     assert other.session_id == "p:2"

@@ -14,6 +14,7 @@ from google.genai import types
 
 from core import compaction as compactions
 from core.agent import make_app, ours
+from core.agents import Agents
 from core.caps import Caps, Limits
 from core.compaction import Compaction
 from core.config import AgentConfig
@@ -292,7 +293,7 @@ async def test_of_several_workers_one_folds_and_what_a_dead_one_had_begun_is_any
     else:
         lease = Lease(talk.database, seconds=30)
         await lease.take()
-        turns = Turns(talk.database, lease)
+        turns = Turns(talk.database, lease, Agents("app"))
         other = Compaction(talk.database, turns, lease, own._summarizer, own._caps, budget=4_000, rest=0.0)
         for one in (own, other):
             one.offer(talk.last)

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
+from core.agents import Agent, Agents
 from core.conversations import Conversations, Latest
 from core.feedback import Feedback
 from core.inbound import Inbound
@@ -27,16 +28,13 @@ from core.tokens import TokenCounter
 from core.turn import Turn
 from core.turns import RESET, STOP, Turns
 from core.worker import Worker
-from tests.core.conftest import Faulty, done, never, worker_on
+from tests.core.conftest import MODELS, Faulty, done, never, worker_on
 from tests.core.sessions.speech import answered, called, replied, said
 from tests.inbounds import inbound
 
-MODELS = ("gemini-default", "openai/other")
-
 
 def talks(database: Faulty, turns: Turns) -> Conversations:
-    worker = Worker(turns, never)
-    return Conversations(database, turns, worker, app="app", models=MODELS, budget=1000, pauses=(0.001, 0.001))
+    return Conversations(database, turns, Worker(turns, never), budget=1000, pauses=(0.001, 0.001))
 
 
 @pytest.fixture
@@ -179,8 +177,9 @@ async def test_a_model_is_chosen_for_a_session_and_stays_when_it_is_started_over
     assert turn.model == "openai/other"
     await inbox.reset(inbound("reset"))
     assert (await conversations.status("place:1")).model == "openai/other"
-    gone = Conversations(database, turns, Worker(turns, never), app="app", models=MODELS[:1], budget=1)
-    assert await gone.model("place:1") == MODELS[0]
+    turns.agents.come(Agents("app", {"app": Agent("app", MODELS[:1])}))
+    assert await conversations.model("place:1") == MODELS[0]
+    turns.agents.come(Agents("app", {"app": Agent("app", MODELS)}))
     assert await conversations.choose_model("place:1", None, place="place")
     assert await conversations.model("place:1") == MODELS[0]
 

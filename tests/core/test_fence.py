@@ -36,7 +36,7 @@ from tests.core.conftest import Faulty, with_tables, worker_on
 from tests.core.sessions.speech import answer_ids, answered, call_ids, called, replied, said, texts
 from tests.inbounds import inbound
 
-APP, PLACE, SESSION = "bot", "place", "place:1"
+APP, PLACE, SESSION = "app", "place", "place:1"
 
 
 class Slow(Faulty):
@@ -82,7 +82,6 @@ def sessions(database: Slow, tmp_path: Path) -> SessionService:
 @pytest.fixture
 async def turn(inbox: Inbox, turns: Turns) -> Turn:
     """One that `turns` has claimed."""
-    inbox.app = APP
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     return turn

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import sqlalchemy as sa
 
+from core.agents import Agents
 from core.errors import TurnLostError
 from core.inbox import Inbox
 from core.leadership import Leadership
@@ -105,8 +106,8 @@ async def test_who_was_held_up_himself_takes_nobody_for_dead_before_all_could_co
 
 
 async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_lease_again(shared: Faulty) -> None:
-    slow, other = [Turns(shared, await taken(shared, seconds=seconds)) for seconds in (SECONDS, 30)]
-    inbox = Inbox(shared, slow, Worker(slow, never), app="app")
+    slow, other = [Turns(shared, await taken(shared, seconds=seconds), Agents("app")) for seconds in (SECONDS, 30)]
+    inbox = Inbox(shared, slow, Worker(slow, never))
     await inbox.accept(inbound())
     (turn,) = await slow.claim(1)
     await slow.hold(turn)

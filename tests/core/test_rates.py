@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from core.again import Refused
+from core.agents import Agents
 from core.inbox import Accepted, Inbox
 from core.lease import Lease
 from core.rates import LIMITED, Limited, Rate, Rates
@@ -23,13 +24,13 @@ Workers = Callable[[Rates], Inbox]
 async def workers(database: Database, tmp_path: Path) -> Workers:
     lease = Lease(database)
     await lease.take()
-    turns = Turns(database, lease)
+    turns = Turns(database, lease, Agents("parley"))
 
     async def nobody(turn: object) -> None:
         raise AssertionError(turn)
 
     def make(rates: Rates) -> Inbox:
-        return Inbox(database, turns, Worker(turns, nobody), app="parley", rates=rates)
+        return Inbox(database, turns, Worker(turns, nobody), rates=rates)
 
     return make
 

@@ -27,7 +27,7 @@ class Bench:
         self.database = database
         self.turns = turns
         self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll, at_rest=self._rest, rest=0.05)
-        self.inbox = Inbox(database, turns, self.worker, app="app")
+        self.inbox = Inbox(database, turns, self.worker)
         self.begun: list[Turn] = []
         self.began_at: list[float] = []
         self.ended: list[str] = []
@@ -220,7 +220,7 @@ async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
 async def test_what_another_process_accepted_is_found_without_being_told(tmp_path: Path) -> None:
     async with working(tmp_path, poll=0.01) as bench:
         deaf = Worker(bench.turns, bench._answer)
-        await Inbox(bench.database, bench.turns, deaf, app="app").accept(inbound())
+        await Inbox(bench.database, bench.turns, deaf).accept(inbound())
         await bench.until(lambda: bench.begun)
 
 

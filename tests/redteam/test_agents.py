@@ -30,6 +30,7 @@ from core.tokens import TokenCounter
 from core.tools import Tool, adapt
 from sandbox.models import Call
 from tests.channels.benches import PLATFORMS, sandbox_of, says, shows, talking, texts
+from tests.channels.wiring import MODELS
 from tests.conversation import SESSION, USER, Answer, Conversation, Converse, ScriptedProvider, adapter, converse
 
 __all__ = ["converse"]
@@ -38,10 +39,10 @@ __all__ = ["converse"]
 BOT = Agents(
     "parley",
     {
-        "parley": Agent("parley"),
-        "open": Agent("open", "For all.", chosen_at=None),
-        "law": Agent("law", chosen_at=frozenset({"C0000000"})),
-        "payroll": Agent("payroll"),
+        "parley": Agent("parley", MODELS),
+        "open": Agent("open", MODELS, "For all.", chosen_at=None),
+        "law": Agent("law", MODELS, chosen_at=frozenset({"C0000000"})),
+        "payroll": Agent("payroll", MODELS),
     },
 )
 
@@ -276,7 +277,8 @@ async def test_what_is_remembered_is_not_found(converse: Converse, attack: str) 
 
 
 async def test_a_description_with_orders_in_it_is_shown_as_words(sandbox: Any, tmp_path: Path) -> None:
-    loud = Agents("parley", {"parley": Agent("parley", "@everyone <!channel> click"), "b": Agent("b", chosen_at=None)})
+    known = Agent("parley", MODELS, "@everyone <!channel> click"), Agent("b", MODELS, chosen_at=None)
+    loud = Agents("parley", {agent.name: agent for agent in known})
     async with talking(sandbox, tmp_path, "Here.", core={"agents": loud}) as talk:
         await talk.say("agent")
         await shows(talk, lambda found: found and words.AGENTS_ARE.split("`")[0] in found[-1])

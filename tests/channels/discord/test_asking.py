@@ -80,8 +80,8 @@ async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, 
 async def test_the_models_to_choose_from_are_those_of_the_agent_that_answers_there(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
-    fixed, free = Agent("parley", models=(MODELS[0],)), Agent("free", models=MODELS, chosen_at=None)
-    core = {"agents": Agents("parley", {"parley": fixed, "free": free}), "models": MODELS[:1]}
+    fixed, free = Agent("parley", MODELS[:1]), Agent("free", MODELS, chosen_at=None)
+    core = {"agents": Agents("parley", {"parley": fixed, "free": free})}
     async with running(server, tmp_path, echo, core=core) as bot:
         assert await server.complete("ada", "general", "model", "name", "") == [MODELS[0]]
         await told(

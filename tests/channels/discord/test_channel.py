@@ -27,6 +27,7 @@ from tests.channels.discord.conftest import (
     until,
 )
 from tests.channels.wiring import BOUNDS
+from tests.inbounds import inbound
 
 REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 
@@ -84,6 +85,48 @@ async def test_a_wish_to_start_over_is_done_and_confirmed_each_time(server: Disc
             assert bot.said_to_model() == ["Ada Lovelace: one"]
             await bot.settled(1)
             await bot.says(await bot.ask("ada", "general", "Reset!"), words.RESET_DONE)
+
+
+async def test_an_answer_that_is_whole_when_the_conversation_is_started_over_is_not_said_to_be_stopped(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
+        server.faults.delay(PATCH, 1)
+        first = await bot.ask("ada", "general", "tell a story")
+        async with asyncio.timeout(10):
+            while [row.state for row in await bot.turn_rows()] != ["answered"]:  # noqa: ASYNC110 - the database tells nobody
+                await asyncio.sleep(0.01)
+        await bot.says(await bot.ask("ada", "general", "reset"), words.RESET_DONE)
+        await bot.says(first, "Once upon a time it ended.")
+        (row,) = await bot.settled(1)
+        assert (row.state, row.text) == ("done", None)
+        await bot.says(await bot.ask("ada", "general", "hello"), "anew!")
+        assert bot.texts(first) == ["Once upon a time it ended."]
+        assert bot.said_to_model() == ["Ada Lovelace: hello"]
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+async def test_what_stands_of_an_answer_stays_when_the_conversation_is_started_over_between_two_processes(
+    server: DiscordSandbox, tmp_path: Path, is_whole: bool
+) -> None:
+    script = [Say("Once upon a time"), Say(" it ended.")] if is_whole else [Say("Once upon a time"), Pause(60)]
+    async with running(server, tmp_path, script, grace=0.1) as bot:
+        if is_whole:
+            server.faults.delay(PATCH, 0.5)
+        question = await bot.ask("ada", "general", "tell a story")
+        async with asyncio.timeout(10):
+            while [row.state for row in await bot.turn_rows()] != ["answered" if is_whole else "running"]:  # noqa: ASYNC110 - the database tells nobody
+                await asyncio.sleep(0.01)
+        if not is_whole:
+            await bot.says(question, "Once upon a time")
+        await bot.worker.stop(0.1)
+        (row,) = await bot.inbox_rows()
+        await bot.inbox.reset(inbound("reset", session=row.session, place=row.place))
+    async with running(server, tmp_path, "anew!") as bot:
+        ending = " it ended." if is_whole else f"\n\n{words.RESET_STOPPED}"
+        await bot.says(question, f"Once upon a time{ending}")
+        (turn,) = await bot.settled(1)
+        assert (turn.state, turn.text) == ("done" if is_whole else "cancelled", None)
 
 
 async def test_a_reset_stops_what_runs_and_drops_what_waits(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -271,10 +314,10 @@ async def test_the_model_is_never_held_up(
 
     monkeypatch.setattr(Turns, "answered", keep)
     async with running(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:
-        server.faults.delay(PATCH, 2)
+        server.faults.delay(PATCH, 3)
         question = await bot.ask("ada", "general", "a long one")
         await server.wait_for(lambda: bot.calls(PATCH))
-        await until(lambda: kept, seconds=1.5)
+        await until(lambda: kept, seconds=2.5)
         assert [call.status for call in bot.calls(PATCH)] == [0]
         await bot.says(question, story.strip())
 

@@ -121,6 +121,20 @@ async def test_a_thread_that_is_opened_again_by_a_message_is_known_by_its_place(
         assert len(bot.calls(GET_CHANNEL)) == 2  # the bot's own words there are not looked up
 
 
+async def test_what_is_said_behind_what_is_still_being_placed_is_heard_behind_it(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo) as bot:
+        post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
+        await bot.says(server.messages(post)[0], "heard: Ada Lovelace: one")
+        await server.archive(post)
+        server.faults.slow(0.05)
+        server.faults.fail(GET_CHANNEL, status=503)
+        await server.say("ada", post, "two")
+        await bot.says(await server.say("ada", post, "three"), "heard: Ada Lovelace: three")
+        assert [m.text for m in bot.own(post)] == [f"heard: Ada Lovelace: {said}" for said in ("one", "two", "three")]
+
+
 async def test_a_thread_that_cannot_be_looked_up_is_told_in_the_log(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from channels import gaps, words
 from channels.discord import gateway, history
 from channels.discord.hearing import sent_at
+from channels.discord.login import log_in
 from channels.gaps import Bounds
+from core.places import Place
 from sandbox.discord import Channel, DiscordSandbox
-from tests.channels.discord.conftest import HISTORY, Bot, discord_of, echo, running, until
+from tests.channels.discord.conftest import HISTORY, Bot, discord_of, echo, running, settings_of, until
 
 GUILD = "GET /guilds/{guild}"
 CHANNEL = "GET /channels/{channel}"
@@ -203,3 +206,24 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
         server.faults.clear()
         server.faults.rate_limit(HISTORY, 0.2)
         await bot.says(question, "heard: Ada Lovelace: two")
+
+
+async def test_looks_that_want_to_know_a_server_at_one_time_do_not_each_ask_for_it(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    """Discord takes few such calls, and each place in which somebody speaks in a gap has a look of its own."""
+    async with running(server, tmp_path, echo, connect=False) as bot:
+        await log_in(bot.channel._client, settings_of(server))
+        rooms = [server.add_channel(f"room-{number}") for number in range(5)]
+        since = min([sent_at(int((await bot.ask("ada", room, room.name)).id)) for room in rooms]) - 1
+
+        async def look(room: Channel) -> list[str]:
+            place = Place(f"discord:{server.guild_id}:{room.id}", since)
+            async with aclosing(bot.channel._look([place], since)) as found:
+                return [call.inbound.text async for calls in found for call in calls]
+
+        assert await asyncio.gather(*map(look, rooms)) == [[room.name] for room in rooms]
+        asked = len(bot.calls(GUILD))
+        assert asked <= 2
+        assert await look(rooms[0]) == [rooms[0].name]
+        assert len(bot.calls(GUILD)) == asked + 1

@@ -74,7 +74,7 @@ async def test_what_was_chosen_and_is_gone_is_told_and_stays_chosen_for_when_it_
     async with talk.database.write() as connection:
         await connection.execute(sa.update(sessions).values(agent="weather"))
     with caplog.at_level(logging.WARNING, "core.sessions.adoption"):
-        await adopt(talk.database, Agents("first", {"third": Agent("third")}))
+        await adopt(talk.database, Agents("first", {"third": Agent("third", ("one",))}))
     assert caplog.messages[-1:] == ["weather was chosen for 1 conversations, and is gone: their places' agents answer"]
     async with talk.database.read() as connection:
         assert (await connection.execute(sa.select(sessions.c.app, sessions.c.agent))).one() == ("first", "weather")

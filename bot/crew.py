@@ -11,7 +11,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
-from bot.agents import Table, read_agents
+from bot.agentsfile import Table, read_agents
 from bot.settings import Settings
 from bot.settings.values import read
 from core.agent import make_app, ours
@@ -41,10 +41,6 @@ class Crew:
     agents: Agents
     apps: Mapping[str, App]
     lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    @property
-    def default(self) -> App:
-        return self.apps[self.agents.default]
 
 
 def make_choice(settings: Settings) -> Choice:
@@ -83,7 +79,7 @@ def make_crew(
         app = load_app(settings.agent, plugins)
     else:
         app = _built_in(settings, Table(), settings.agent_config, choice, plugins)
-    return Crew(Agents(app.name, {app.name: Agent(app.name, models=models(app, choice))}), {app.name: app})
+    return Crew(Agents(app.name, {app.name: Agent(app.name, models(app, choice))}), {app.name: app})
 
 
 def _several(settings: Settings, file: Path, choice: Choice, plugins: Sequence[BasePlugin]) -> Crew:
@@ -102,7 +98,7 @@ def _several(settings: Settings, file: Path, choice: Choice, plugins: Sequence[B
     if faults:
         raise SettingsError(*faults)
     known = {
-        name: Agent(name, said.agents[name].description, models(app, choice), said.agents[name].chosen_at)
+        name: Agent(name, models(app, choice), said.agents[name].description, said.agents[name].chosen_at)
         for name, app in apps.items()
     }
     lines = {name: table.progress for name, table in said.agents.items()}
