@@ -13,7 +13,7 @@ class FastLoop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # asyncio's own list
-        awaited = [timer.when() for timer in scheduled if not timer.cancelled()]
-        if not self._ready and awaited:  # type: ignore[attr-defined]
-            self.now = max(self.now, min(awaited))
+        if not self._ready:  # type: ignore[attr-defined]
+            awaited = (timer.when() for timer in scheduled if not timer.cancelled())
+            self.now = max(self.now, min(awaited, default=self.now))
         super()._run_once()  # type: ignore[misc]

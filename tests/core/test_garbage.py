@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from core import garbage
+from tests.conftest import THRESHOLDS
 
 
 class Cycle:
@@ -19,7 +20,6 @@ def _as_before() -> Iterator[None]:
     thresholds = gc.get_threshold()
     yield
     gc.set_threshold(*thresholds)
-    gc.unfreeze()
     gc.enable()
 
 
@@ -44,7 +44,7 @@ def test_nothing_is_looked_through_while_a_process_starts() -> None:
 
 @pytest.mark.usefixtures("_as_before")
 def test_full_collections_are_rare_while_there_is_no_rest() -> None:
-    before = gc.get_threshold()
+    before = THRESHOLDS
     garbage.settle()
     young, middle, full = gc.get_threshold()
     assert young * middle * full > 10 * before[0] * before[1] * before[2]
