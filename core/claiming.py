@@ -132,7 +132,7 @@ def resumed(row: sa.Row[Any], messages: tuple[Inbound, ...], *, is_damaged: bool
         has_waited=True,
         chunks=tuple(row.chunks or ()),
         text=row.text if row.state == "answered" else None,
-        said=row.text or "",
+        said="" if row.state == "answered" else row.text or "",
         cancel=row.cancel,
         is_damaged=is_damaged,
         meter=Meter(row.id, row.usage, begun_at=row.created_at),
