@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 FaultKind = Literal["fail", "rate_limit", "lose_reply", "delay"]
@@ -10,7 +10,7 @@ FaultKind = Literal["fail", "rate_limit", "lose_reply", "delay"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fault:
-    """One thing that goes wrong with one call: two that are alike are two."""
+    """One thing that goes wrong with one call: two that are asked for are two, though they be alike."""
 
     kind: FaultKind
     status: int = 500
@@ -64,7 +64,8 @@ class Faults:
 
     def take_back(self, kind: FaultKind) -> None:
         """Take back all of this kind that have not happened yet."""
-        self._drop({fault for faults in self._pending.values() for fault in faults if fault.kind == kind})
+        for method, faults in self._pending.items():
+            self._pending[method] = deque(fault for fault in faults if fault.kind != kind)
 
     def waits(self, kind: FaultKind) -> bool:
         """Whether one of this kind is still to come."""
@@ -74,8 +75,10 @@ class Faults:
         """The fault that this call meets."""
         if not (pending := self._pending.get(method)):
             return None
-        fault = pending[0]
-        self._drop({fault})
+        fault = pending.popleft()
+        for others in self._pending.values():
+            if others is not pending and fault in others:
+                others.remove(fault)
         return fault
 
     def take_handshake(self) -> bool:
@@ -86,11 +89,5 @@ class Faults:
         return True
 
     def _add(self, method: str | Collection[str], times: int, fault: Fault) -> None:
-        faults = [replace(fault) for _ in range(times)]
         for name in [method] if isinstance(method, str) else method:
-            self._pending.setdefault(name, deque()).extend(faults)
-
-    def _drop(self, gone: Collection[Fault]) -> None:
-        self._pending = {
-            name: deque(one for one in faults if one not in gone) for name, faults in self._pending.items()
-        }
+            self._pending.setdefault(name, deque()).extend([fault] * times)

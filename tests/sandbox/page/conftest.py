@@ -30,9 +30,12 @@ QUIET = (
 PATIENCE = 30_000
 
 TOOLS = """
+import asyncio
+
 from core.tools import Tool
 
 async def refunded(arguments):
+    await asyncio.sleep(0.5)  # so that it is seen to be at work
     return {"refunded": arguments["amount"]}
 
 amount = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
