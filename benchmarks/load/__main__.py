@@ -37,9 +37,9 @@ def main() -> None:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         result = asyncio.run(load(wanted(), database, folder))
-        print(f"**{database}**\n\n{table(result, wanted().speed)}\n")
-        found += [f"{database}: {fault}" for fault in faults(result)]
-    print(*found, sep="\n")
+        wrong = faults(result)
+        print(f"**{database}**\n\n{table(result, wanted().speed)}\n", *wrong, sep="\n", flush=True)
+        found += wrong
     sys.exit(bool(found))
 
 

@@ -109,8 +109,10 @@ class Run:
         await self._burst(session, 1)
         while True:
             pause = self._dice.expovariate(1 / self._load.seconds(self._load.pause))
-            if monotonic() + pause > until and deploys.done():
-                return
+            if monotonic() + pause > until:
+                if deploys.done():
+                    return
+                pause = min(pause, self._load.seconds(self._load.every))  # the last one takes long
             await asyncio.sleep(pause)
             await self._burst(session, self._dice.choice(BURSTS))
 

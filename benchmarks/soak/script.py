@@ -82,10 +82,13 @@ def names(text: str) -> list[str]:
 
 def history_fault(messages: Sequence[tuple[str, str]]) -> str:
     """What is wrong with a conversation as the model gets it: questions and their answers by turns, in whichever order,
-    each once, and at its end the question that is to be answered. Before all else, there may be a summary.
+    each once, and at its end the question that is to be answered. Before all else, there may be a summary; and what is
+    to be summed up comes alone.
     """
     if messages and not _FRAME.sub("", messages[0][1]).strip():
         messages = messages[1:]
+        if not messages:
+            return ""
     if [role for role, _ in messages] != ["user", "assistant"] * (len(messages) // 2) + ["user"]:
         return f"roles: {[role for role, _ in messages]}"
     asked = [names(text) for role, text in messages if role == "user"]

@@ -107,7 +107,9 @@ def test_a_history_has_each_question_once_with_its_answer() -> None:
     well = [("user", "Ada: s1-0"), ("assistant", answer(["s1-0"])), ("user", "Ada: s1-1\n\nAda: s1-2")]
     assert history_fault(well) == ""
     assert history_fault([("user", frame("A summary", ["| They spoke of s1-0."])), *well]) == ""
+    assert history_fault([("user", frame("What was said", ["| They spoke of s1-0."]))]) == ""
     assert history_fault([*well, well[-1]])
+    assert history_fault([])
     assert history_fault([well[0], ("assistant", "no"), well[2]])
     assert disordered(["s1-1", "s1-2", "s1-0"]) == (("s1-0", "s1-1"), ("s1-0", "s1-2"))
 
