@@ -143,9 +143,8 @@ class Worker:
                     if turn.cancel is not None:
                         self._claimed_to_end[turn.id] = turn.cancel
                     self._runs.set()
-                    if (
-                        reason := self._ahead.get(turn.id)
-                    ) and reason != turn.cancel:  # a task that is cancelled before it has begun never begins
+                    # a task that is cancelled before it has begun never begins
+                    if (reason := self._ahead.get(turn.id)) and reason != turn.cancel:
                         asyncio.get_running_loop().call_soon(_cancel, task, reason)
                 self._ahead.clear()
                 if len(claimed) < free:
