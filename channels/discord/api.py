@@ -275,6 +275,16 @@ class DiscordApi:
 
         return await self._look("guild", send, ("guild", guild))
 
+    async def latest(self, guild: int) -> dict[int, int]:
+        """The id of the latest message of each channel of a server that may have some; 0 where nothing was said."""
+
+        async def send() -> dict[int, int]:
+            channels: Any = await self._client.http.get_all_guild_channels(guild)  # discord.py would read each kind
+            told = {int(channel["id"]): channel for channel in channels if "last_message_id" in channel}
+            return {id_: int(channel["last_message_id"] or 0) for id_, channel in told.items()}
+
+        return await self._look("channels", send, ("channels", guild))
+
     async def threads(self, guild: discord.Guild) -> list[discord.Thread]:
         """The threads of a server that are active."""
         return await self._look("threads", guild.active_threads, ("threads", guild.id))

@@ -1,12 +1,12 @@
 """What was said in Discord while nobody listened.
 
 Discord: a channel's history has nothing of its threads; a server tells which of those are active, and of each channel
-and thread the id of its latest message.
+and thread the id of its latest message: one call for all channels tells in which there is anything to be read.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, TypeVar
@@ -36,7 +36,15 @@ _NOT_TO_BE_SEEN = {"10003", "10004", "50001", "50013"}
 
 @dataclass(frozen=True, slots=True)
 class _Server:
+    """A server.
+
+    Attributes:
+        latest: the ids of the latest messages of its channels, by their ids.
+        threads: those that are active.
+    """
+
     guild: discord.Guild
+    latest: Mapping[int, int]
     threads: Sequence[discord.Thread]
 
 
@@ -94,7 +102,7 @@ class History:
                 told = asked[guild] = self._asked.setdefault(guild, _Asked())
                 if (server := await self._server(guild, told, began)) is None:
                     continue
-                rooms = await self._rooms(server, int(channel), place)
+                rooms = await self._rooms(server, int(channel), place, after)
             messages = [message for room in rooms for message in await self._said(room, after)]
             yield [call for message in messages if (call := await self._hear(message)) is not None]
 
@@ -103,18 +111,22 @@ class History:
         async with told.turn:
             if told.at < since:
                 at, guild = _now(), await _unless_hidden(self._api.guild(id_))
-                told.server = None if guild is None else _Server(guild, await self._api.threads(guild))
+                told.server = None if guild is None else await self._told(guild)
                 told.at = at
         return told.server
 
-    async def _rooms(self, server: _Server, channel_id: int, place: Place) -> list[Any]:
-        """The channel, as far as one can speak there, its active threads, and those that the bot follows."""
+    async def _told(self, guild: discord.Guild) -> _Server:
+        return _Server(guild, await self._api.latest(guild.id), await self._api.threads(guild))
+
+    async def _rooms(self, server: _Server, channel_id: int, place: Place, after: int) -> list[Any]:
+        """The channel, as far as one can speak there and anybody has since the message of that id, its active threads,
+        and those that the bot follows.
+        """
         threads = [thread for thread in server.threads if thread.parent_id == channel_id]
         followed = {thread for session in place.sessions if (thread := thread_of(session)) is not None}
         asleep = followed - {channel_id, *(thread.id for thread in threads)}
-        rooms = [
-            await _unless_hidden(self._api.channel(room_id, server.guild)) for room_id in [channel_id, *sorted(asleep)]
-        ]
+        unread = [id_ for id_ in (channel_id, *sorted(asleep)) if server.latest.get(id_, after + 1) > after]
+        rooms = [await _unless_hidden(self._api.channel(id_, server.guild)) for id_ in unread]
         return [*(room for room in rooms if isinstance(room, discord.abc.Messageable)), *threads]
 
     async def _said(self, room: Any, after: int) -> list[discord.Message]:

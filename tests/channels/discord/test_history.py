@@ -227,3 +227,17 @@ async def test_looks_that_want_to_know_a_server_at_one_time_do_not_each_ask_for_
         assert asked <= 2
         assert await look(rooms[0]) == [rooms[0].name]
         assert len(bot.calls(GUILD)) == asked + 1
+
+
+async def test_where_nothing_was_said_a_look_costs_no_call_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
+    async with running(server, tmp_path, echo, connect=False) as bot:
+        await log_in(bot.channel._client, settings_of(server))
+        rooms = [server.add_channel(f"room-{number}") for number in range(20)]
+        before = await bot.ask("ada", rooms[0], "before")
+        await asyncio.sleep(0.01)  # Discord counts milliseconds
+        said = await bot.ask("ada", rooms[7], "said")
+        since = (sent_at(int(before.id)) + sent_at(int(said.id))) / 2
+        places = [Place(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
+        async with aclosing(bot.channel._look(places, since)) as found:
+            assert [call.inbound.text async for calls in found for call in calls] == ["said"]
+        assert len(bot.calls(CHANNEL)) == len(bot.calls(HISTORY)) == 1
