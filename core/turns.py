@@ -193,8 +193,8 @@ class Turns:
                 await self.announce(connection)
 
     async def forgo(self, turn: Turn) -> None:
-        """Let the turn be, which another worker has taken: this one was only slow, so that it was begun here does not
-        count. To be called once.
+        """Let the turn be, which has been claimed since, by another worker or by this one: nobody had died, so that it
+        was begun here does not count. To be called once.
 
         Raises:
             StoreError: it counts.

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from core.errors import StoreError, TurnLostError
@@ -64,6 +65,7 @@ class Worker:
         self._claiming = asyncio.Lock()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._claimed_to_end: dict[str, str] = {}  # turns that run to be ended, and why: they know that
+        self._interrupted: dict[str, Turn] = {}  # turns that the database has interrupted: nobody has died of them
         self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
 
     @property
@@ -137,7 +139,7 @@ class Worker:
                 claimed = await self._turns.claim(free, running=list(self._running))
                 if claimed and self._resting is not None:
                     self._resting.cancel()
-                for place, turn in enumerate(claimed):
+                for place, turn in enumerate([await self._as_it_counts(turn) for turn in claimed]):
                     task = asyncio.create_task(self._run(turn, place * SPACING), name=f"turn {turn.id}")
                     self._running[turn.id] = task
                     if turn.cancel is not None:
@@ -148,7 +150,15 @@ class Worker:
                         asyncio.get_running_loop().call_soon(_cancel, task, reason)
                 self._ahead.clear()
                 if len(claimed) < free:
+                    self._interrupted.clear()  # what is left of them is somebody else's
                     return
+
+    async def _as_it_counts(self, turn: Turn) -> Turn:
+        """A turn that is claimed, by how often it was tried: that the database went away meanwhile does not count."""
+        if (interrupted := self._interrupted.pop(turn.id, None)) is None:
+            return turn
+        await self._forgo(interrupted)
+        return replace(turn, attempt=turn.attempt - 1)
 
     async def _watch(self) -> None:
         """While turns run, see which of them are to be ended, and which are this worker's no more."""
@@ -186,6 +196,8 @@ class Worker:
             await self._forgo(turn)
         except Exception as error:
             log.error("turn %s failed: %s", turn.id, traced(error))
+            if isinstance(error, StoreError) and error.retryable:
+                self._interrupted[turn.id] = turn
         finally:
             del self._running[turn.id]
             self._claimed_to_end.pop(turn.id, None)

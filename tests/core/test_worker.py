@@ -201,6 +201,29 @@ async def test_a_database_that_fails_while_turns_are_claimed_is_asked_again(
     assert "trying again" in caplog.text
 
 
+@pytest.mark.parametrize("is_away", [True, False])
+async def test_a_turn_that_the_database_interrupts_has_not_been_tried_more_often_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_away: bool
+) -> None:
+    end, failures = Turns.end, iter(range(4))
+
+    async def fails(self: Turns, *of: Any, **more: Any) -> None:
+        if next(failures, None) is not None:
+            error = StoreError("out of reach")
+            error.retryable = is_away
+            raise error
+        await end(self, *of, **more)
+
+    monkeypatch.setattr(Turns, "end", fails)
+    async with working(tmp_path, poll=0.01) as bench:
+        bench.go_on.set()
+        await bench.inbox.accept(inbound("hello"))
+        await bench.until(lambda: bench.ended)
+        assert [turn.attempt for turn in bench.begun] == ([1] * 5 if is_away else [1, 2, 3, 4, 5])
+        async with bench.database.read() as connection:
+            assert (await connection.execute(sa.select(turns_table.c.attempt))).scalar_one() == (1 if is_away else 5)
+
+
 async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
