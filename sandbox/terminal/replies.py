@@ -62,7 +62,7 @@ class Replies:
             self._pending.add(key)
         else:
             self._pending.discard(key)
-        if message.pending or message.only_for is not None:
+        if message.only_for is not None:
             return
         if happening.kind is Kind.POSTED and not message.has_files:
             self._first_texts[key] = message.plain
@@ -70,7 +70,7 @@ class Replies:
             self._placeholders.add(first)
         if happening.kind is Kind.UPDATED and message.plain in self._placeholders:  # a reply begins anew
             self._first_texts[key] = message.plain
-        if happening.kind is Kind.UPDATED:
+        if happening.kind is Kind.UPDATED and not message.pending:
             now = monotonic()
             self._longest_pause = max(self._longest_pause, now - self._updated_at.get(key, now))
             self._updated_at[key] = now

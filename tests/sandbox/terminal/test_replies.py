@@ -58,6 +58,18 @@ async def test_a_file_behind_a_reply_that_was_streamed_is_no_placeholder(replies
     assert not replies.in_flight
 
 
+async def test_the_answer_to_a_command_is_no_placeholder_after_a_reply_that_was_streamed(replies: Replies) -> None:
+    replies.ask(message("1", "hello"), addressed=True)
+    streamed = message("2", "…", bot=True, thread="1")
+    replies.note(Happening(Kind.POSTED, replace(streamed, pending=True)))
+    replies.note(grown(replace(streamed, pending=True), "… Hel"))
+    replies.note(grown(streamed, "Hello"))
+    replies.ask(message("3", "reset", thread="1"), addressed=True)
+    replies.note(Happening(Kind.POSTED, message("4", "Started over", bot=True, thread="1")))
+    assert not replies.in_flight
+    assert await replies.settled()
+
+
 async def test_an_answer_that_came_before_the_question_was_noted_counts(replies: Replies) -> None:
     placeholder = message("2", "Thinking", bot=True, thread="1")
     replies.note(Happening(Kind.POSTED, placeholder))
