@@ -28,8 +28,8 @@ SLACK_WORKERS = 2
 #: How long a dead worker's lease lasts: the default is longer, and a soak would be, too.
 LEASE_SECONDS = "4"
 
-#: How often an answer is begun: by default an apology stands in its place when three processes have died of it, and here
-#: one dies every twelve seconds, some at once.
+#: How often an answer is begun: by default an apology stands in its place when three processes have died over it, and
+#: here one dies every twelve seconds.
 ATTEMPTS = "20"
 
 
