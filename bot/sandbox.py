@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bot.process import FEED, BotProcess
 from core.errors import ParleyError, SettingsError
 from core.late import Late
+from core.prices import Prices
 
 if TYPE_CHECKING:
     from bot import settings as configuration
@@ -123,8 +124,17 @@ def speaks_in_lines() -> bool:
 
 
 def _models(settings: Settings) -> list[str]:
-    """The models that can be asked with the keys that there are, the one that is asked first."""
+    """The models that can be asked with the keys that there are, the one that is asked first: of each vendor whose key
+    is set, and who is asked himself, those that the list of prices knows.
+    """
+    vendors = {
+        "gemini-": settings.google_api_key is not None and settings.google_base_url is None,
+        "openai/": settings.openai_api_key is not None and settings.openai_base_url is None,
+        "anthropic/": settings.anthropic_api_key is not None and settings.anthropic_base_url is None,
+    }
+    asked = tuple(prefix for prefix, is_asked in vendors.items() if is_asked)
     keyed = [configuration.DEFAULT_MODEL] if settings.google_api_key is not None else []
+    keyed += [name for name in Prices(settings.prices_file).names if name.startswith(asked)]
     return list(dict.fromkeys([settings.sandbox_model, *settings.models, *keyed, configuration.LOCAL_MODEL]))
 
 

@@ -66,6 +66,11 @@ class Prices:
         prefixes = (name.removesuffix("*") for name in self._prices if name.endswith("*"))
         return sorted(prefixes, key=len, reverse=True)
 
+    @property
+    def names(self) -> list[str]:
+        """The models whose prices stand in the list by their names."""
+        return [name for name in self._prices if not name.endswith("*")]
+
     def price(self, model: str) -> Price | None:
         """What a model costs; None if that is not known."""
         if (exact := self._prices.get(model)) is not None:

@@ -28,6 +28,10 @@ SLACK_WORKERS = 2
 #: How long a dead worker's lease lasts: the default is longer, and a soak would be, too.
 LEASE_SECONDS = "4"
 
+#: How often an answer is begun: by default an apology stands in its place when three processes have died over it, and
+#: here one dies every twelve seconds.
+ATTEMPTS = "20"
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -70,6 +74,7 @@ class Soak:
             for at, database, workers in zip(platforms, databases, (SLACK_WORKERS, 1), strict=True):
                 told = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "LOG_LEVEL": "INFO"}
                 told |= {"DATABASE_URL": _url(database), "LEASE_SECONDS": LEASE_SECONDS, "DATA_DIR": _data()}
+                told["TURN_MAX_ATTEMPTS"] = ATTEMPTS
                 for number in range(workers):
                     bot = Bot(f"{at.name}-{number}", self._folder, self._load.speed, {**at.settings, **told})
                     stack.push_async_callback(bot.aclose)
