@@ -171,7 +171,7 @@ async def test_a_reset_in_the_middle_leaves_a_word_and_stores_nothing_afterwards
 
 
 async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, "the answer", "anew") as bot:
+    async with running(slack, tmp_path, [Say("the answer"), Pause(60)], "anew") as bot:
         slack.faults.delay("chat.update", 0.3)
         question = await ask(bot)
         await slack.wait_for(lambda: any(call.method == "chat.update" for call in slack.calls))
