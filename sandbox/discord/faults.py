@@ -1,16 +1,13 @@
 """What goes wrong, on request."""
 
-from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
 
 from sandbox.discord.limits import Scope
+from sandbox.pending import FaultKind, Pending
 
-FaultKind = Literal["fail", "rate_limit", "lose_reply", "delay"]
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Fault:
     """One thing that goes wrong with one call."""
 
@@ -30,7 +27,7 @@ class Faults:
 
     def __init__(self, routes: Collection[str]) -> None:
         self.routes = routes
-        self._pending: dict[str, deque[Fault]] = {}
+        self._pending = Pending[Fault]()
         self._handshakes = 0
         self._resumes = 0
         self.latency = 0.0
@@ -77,17 +74,15 @@ class Faults:
 
     def take_back(self, kind: FaultKind) -> None:
         """Take back all of this kind that have not happened yet."""
-        for route, faults in self._pending.items():
-            self._pending[route] = deque(fault for fault in faults if fault.kind != kind)
+        self._pending.take_back(kind)
 
     def waits(self, kind: FaultKind) -> bool:
         """Whether one of this kind is still to come."""
-        return any(fault.kind == kind for faults in self._pending.values() for fault in faults)
+        return self._pending.waits(kind)
 
     def take(self, route: str) -> Fault | None:
         """The fault that this call meets."""
-        pending = self._pending.get(route)
-        return pending.popleft() if pending else None
+        return self._pending.take(route)
 
     def take_handshake(self) -> bool:
         """Whether this handshake is to be refused."""
@@ -102,4 +97,4 @@ class Faults:
     def _add(self, route: str, times: int, fault: Fault) -> None:
         if route not in self.routes:
             raise ValueError(f"there is no route {route}")
-        self._pending.setdefault(route, deque()).extend([fault] * times)
+        self._pending.add([route], times, fault)

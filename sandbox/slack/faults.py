@@ -1,11 +1,9 @@
 """What goes wrong, on request."""
 
-from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
 
-FaultKind = Literal["fail", "rate_limit", "lose_reply", "delay"]
+from sandbox.pending import FaultKind, Pending
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +24,7 @@ class Faults:
     """
 
     def __init__(self) -> None:
-        self._pending: dict[str, deque[Fault]] = {}
+        self._pending = Pending[Fault]()
         self._handshakes = 0
         self.latency = 0.0
 
@@ -64,22 +62,15 @@ class Faults:
 
     def take_back(self, kind: FaultKind) -> None:
         """Take back all of this kind that have not happened yet."""
-        for method, faults in self._pending.items():
-            self._pending[method] = deque(fault for fault in faults if fault.kind != kind)
+        self._pending.take_back(kind)
 
     def waits(self, kind: FaultKind) -> bool:
         """Whether one of this kind is still to come."""
-        return any(fault.kind == kind for faults in self._pending.values() for fault in faults)
+        return self._pending.waits(kind)
 
     def take(self, method: str) -> Fault | None:
         """The fault that this call meets."""
-        if not (pending := self._pending.get(method)):
-            return None
-        fault = pending.popleft()
-        for others in self._pending.values():
-            if others is not pending and fault in others:
-                others.remove(fault)
-        return fault
+        return self._pending.take(method)
 
     def take_handshake(self) -> bool:
         """Whether this handshake is to be refused."""
@@ -89,5 +80,4 @@ class Faults:
         return True
 
     def _add(self, method: str | Collection[str], times: int, fault: Fault) -> None:
-        for name in [method] if isinstance(method, str) else method:
-            self._pending.setdefault(name, deque()).extend([fault] * times)
+        self._pending.add([method] if isinstance(method, str) else method, times, fault)

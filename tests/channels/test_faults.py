@@ -19,8 +19,8 @@ from discord.gateway import DiscordWebSocket
 from channels import words
 from channels.slack import socket
 from sandbox.models import Asked, Cut, Say, Turn
+from sandbox.pending import FaultKind
 from sandbox.slack import SlackSandbox
-from sandbox.slack.faults import FaultKind
 from tests.channels.benches import PLATFORMS, DiscordTalk, SlackTalk, Talk, quick, sandbox_of, shows, talking, texts
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -262,11 +262,16 @@ async def channel_gone(talk: Talk, name: str) -> None:
         talk.sandbox.faults.fail(name, 99, status=404, code=10003)
 
 
-async def test_what_somebody_deletes_in_mid_answer_is_posted_anew(talk: Talk) -> None:
+async def deleted_in_mid_answer(talk: Talk) -> Any:
+    """The turn of an answer whose message somebody deletes while it is said."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(deleted_message(talk))
         await talk.say("slowly")
-    row = await ended(talk, 1)
+    return await ended(talk, 1)
+
+
+async def test_what_somebody_deletes_in_mid_answer_is_posted_anew(talk: Talk) -> None:
+    row = await deleted_in_mid_answer(talk)
     assert (row.state, row.error) == ("done", None)
     is_right(talk, "edit")
 
@@ -289,10 +294,7 @@ async def test_a_thread_that_is_archived_in_mid_answer_is_opened_and_a_channel_i
 async def test_a_message_that_is_deleted_while_it_is_streamed_is_posted_anew_and_an_archived_channel_is_named(
     streamed: SlackTalk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(deleted_message(streamed))
-        await streamed.say("slowly")
-    assert (await ended(streamed, 1)).state == "done"
+    assert (await deleted_in_mid_answer(streamed)).state == "done"
     is_right(streamed, "edit")
     caplog.clear()
     streamed.root = None
