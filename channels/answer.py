@@ -280,8 +280,8 @@ class Answerer:
             raise
         except Exception as error:
             log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
-            why = await self._apologies.why(error, turn, reply.say)
-            return await self._close(turn, reply, why, "failed", cause_of(error))
+            sentence = await self._apologies.why(error, turn, reply.say)
+            return await self._close(turn, reply, sentence, "failed", cause_of(error))
         if asked is None:
             return await self._cancelled(turn, reply, turns.ANEW)
         return await self._show(turn, reply, text, files, asked)
@@ -392,7 +392,8 @@ class Answerer:
 
     def _receipt(self, turn: Turn) -> dict[str, Any] | None:
         """What a turn was made of, as far as it has run here."""
-        return None if (clerk := self._at_work[turn.id].clerk) is None else clerk.receipt
+        clerk = self._at_work[turn.id].clerk
+        return clerk.receipt if clerk is not None else None
 
     def _under(self, turn: Turn, say: Words, extras: Set[Extra]) -> list[Button]:
         once = {"regenerate"} if turn.run is not None else set()  # what somebody has decided is done, and not once more

@@ -22,6 +22,31 @@ def talks(bot: Bot) -> dict[Platform, Talk]:
     return {platform: platform.talk() for platform in bot.platforms}
 
 
+async def begun(bot: Bot) -> dict[Platform, Talk]:
+    """Where an answer has begun, and does not come to its end."""
+    bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
+    here = talks(bot)
+
+    async def scenario(platform: Platform) -> None:
+        await here[platform].say("hi")
+        await bot.reply(platform, here[platform], lambda text: text.startswith("A beginning"))
+
+    await bot.everywhere(scenario)
+    return here
+
+
+async def goes_on(bot: Bot, here: Mapping[Platform, Talk]) -> None:
+    """The next process says all of it in the reply that stands, and is asked once."""
+
+    async def after(platform: Platform) -> None:
+        await bot.reply(platform, here[platform], lambda text: text == "All of it.")
+        assert len(here[platform].replies()) == 1
+
+    bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
+    await bot.start()
+    await bot.everywhere(after)
+
+
 async def test_what_is_remembered_forgotten_and_said_meanwhile_outlives_the_process(
     start: Start, slack: SlackSandbox, tmp_path: Path
 ) -> None:
@@ -75,25 +100,12 @@ async def test_a_stop_in_mid_answer_lets_it_finish(start: Start) -> None:
 
 async def test_a_stop_that_cannot_wait_says_so_and_the_next_process_goes_on(start: Start) -> None:
     bot = await start(STOP_SECONDS="1")
-    bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
-    here = talks(bot)
-
-    async def scenario(platform: Platform) -> None:
-        await here[platform].say("hi")
-        await bot.reply(platform, here[platform], lambda text: text.startswith("A beginning"))
-
-    await bot.everywhere(scenario)
+    here = await begun(bot)
     assert await bot.program.end(signal.SIGINT) == 0
     for talk in here.values():
         assert [reply.text for reply in talk.replies()] == [f"A beginning\n\n{words.RESTARTING}"]
 
-    async def after(platform: Platform) -> None:
-        await bot.reply(platform, here[platform], lambda text: text == "All of it.")
-        assert len(here[platform].replies()) == 1
-
-    bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
-    await bot.start()
-    await bot.everywhere(after)
+    await goes_on(bot, here)
 
 
 async def test_a_tool_that_never_returns_holds_up_neither_the_others_nor_the_end(start: Start, tmp_path: Path) -> None:
@@ -123,26 +135,13 @@ handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
 
 async def test_a_second_ctrl_c_ends_the_program_at_once_and_loses_nothing(start: Start) -> None:
     bot = await start()
-    bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
-    here = talks(bot)
-
-    async def scenario(platform: Platform) -> None:
-        await here[platform].say("hi")
-        await bot.reply(platform, here[platform], lambda text: text.startswith("A beginning"))
-
-    await bot.everywhere(scenario)
+    here = await begun(bot)
     ending = asyncio.create_task(bot.program.end(signal.SIGINT))
     await bot.disconnected()
     await bot.program.end(signal.SIGINT, within=5)
     await ending
 
-    async def after(platform: Platform) -> None:
-        await bot.reply(platform, here[platform], lambda text: text == "All of it.")
-        assert len(here[platform].replies()) == 1
-
-    bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
-    await bot.start()
-    await bot.everywhere(after)
+    await goes_on(bot, here)
 
 
 async def test_what_kills_each_process_ends_in_one_apology_and_can_be_tried_again(

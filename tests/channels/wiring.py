@@ -232,6 +232,14 @@ class Wired:
                     return rows
                 await asyncio.sleep(0.01)
 
+    async def in_states(self, *states: str) -> None:
+        """Once the turns are in these."""
+        async with asyncio.timeout(20):
+            while True:
+                if [row.state for row in await self.turn_rows()] == list(states):
+                    return
+                await asyncio.sleep(0.01)
+
     async def at_rest(self, count: int) -> list[Any]:
         """The messages that were accepted, once there are so many and each of them has come to its end."""
         async with asyncio.timeout(20):

@@ -93,9 +93,7 @@ async def test_an_answer_that_is_whole_when_the_conversation_is_started_over_is_
     async with running(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
         server.faults.delay(PATCH, 1)
         first = await bot.ask("ada", "general", "tell a story")
-        async with asyncio.timeout(10):
-            while [row.state for row in await bot.turn_rows()] != ["answered"]:  # noqa: ASYNC110 - the database tells nobody
-                await asyncio.sleep(0.01)
+        await bot.in_states("answered")
         await bot.says(await bot.ask("ada", "general", "reset"), words.RESET_DONE)
         await bot.says(first, "Once upon a time it ended.")
         (row,) = await bot.settled(1)
@@ -114,9 +112,7 @@ async def test_what_stands_of_an_answer_stays_when_the_conversation_is_started_o
         if is_whole:
             server.faults.delay(PATCH, 0.5)
         question = await bot.ask("ada", "general", "tell a story")
-        async with asyncio.timeout(10):
-            while [row.state for row in await bot.turn_rows()] != ["answered" if is_whole else "running"]:  # noqa: ASYNC110 - the database tells nobody
-                await asyncio.sleep(0.01)
+        await bot.in_states("answered" if is_whole else "running")
         if not is_whole:
             await bot.says(question, "Once upon a time")
         await bot.worker.stop(0.1)

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from channels import words
-from sandbox.discord import DiscordSandbox
-from tests.channels.discord.conftest import echo, nothing_was_heard, running, until
+from sandbox.discord import Channel, DiscordSandbox
+from tests.channels.discord.conftest import Bot, echo, nothing_was_heard, running, until
 
 GET_CHANNEL = "GET /channels/{channel}"
 
@@ -108,13 +108,19 @@ async def test_what_nobody_said_to_the_bot_starts_nothing(server: DiscordSandbox
         assert await nothing_was_heard(bot)
 
 
+async def post_asleep(bot: Bot) -> Channel:
+    """One in which the bot has answered, and that was archived since."""
+    post = await bot.server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
+    await bot.says(bot.server.messages(post)[0], "heard: Ada Lovelace: one")
+    await bot.server.archive(post)
+    return post
+
+
 async def test_a_thread_that_is_opened_again_by_a_message_is_known_by_its_place(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
-        await bot.says(server.messages(post)[0], "heard: Ada Lovelace: one")
-        await server.archive(post)
+        post = await post_asleep(bot)
         server.faults.fail(GET_CHANNEL, status=503)
         await bot.says(await server.say("ada", post, "two"), "heard: Ada Lovelace: two")
         assert len(set(await bot.sessions())) == 1
@@ -125,9 +131,7 @@ async def test_what_is_said_behind_what_is_still_being_placed_is_heard_behind_it
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, echo) as bot:
-        post = await server.start_post("ada", "ideas", "a post", f"{bot.mention} one")
-        await bot.says(server.messages(post)[0], "heard: Ada Lovelace: one")
-        await server.archive(post)
+        post = await post_asleep(bot)
         server.faults.slow(0.05)
         server.faults.fail(GET_CHANNEL, status=503)
         await server.say("ada", post, "two")
