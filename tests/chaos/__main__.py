@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import logging
+import signal
 import sys
 import tempfile
 from contextlib import AsyncExitStack
@@ -15,6 +16,9 @@ from tests.chaos.report import table
 from tests.chaos.stage import MOULD, Stage
 from tests.zygote import Zygote
 
+#: After how many cases one is told how many there were.
+TOLD_EVERY = 100
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
@@ -22,14 +26,19 @@ def main() -> int:
     parser.add_argument("--cases", type=int, help="how many, by chance; all if not given")
     parser.add_argument("--seed", type=int, default=1, help="which, if not all")
     parser.add_argument("--at", default="", help="only at points whose name begins so, as core/inbox.py:60")
+    parser.add_argument("--at-once", type=int, default=campaign.AT_ONCE, help="how many at once: they mostly wait")
     given = parser.parse_args()
     logging.disable(logging.WARNING)
-    wrong = [asyncio.run(_run(database, given)) for database in given.database or ["sqlite", "postgres"]]
+    try:
+        wrong = [asyncio.run(_run(database, given)) for database in given.database or ["sqlite", "postgres"]]
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return int(any(wrong))
 
 
 async def _run(database: str, given: argparse.Namespace) -> int:
-    """How many cases came out wrong."""
+    """How many cases came out wrong; told, too, of those that ended before Ctrl-C."""
+    tried: list[Tried] = []
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-chaos-")))
         if database == "sqlite":
@@ -41,8 +50,17 @@ async def _run(database: str, given: argparse.Namespace) -> int:
         cases = [case for case in (*plan.once, *plan.twice) if case[-1].point.startswith(given.at)]
         if given.cases is not None:
             cases = campaign.sample(cases, given.cases, given.seed)
-        tried = await campaign.try_all(stage, cases, _tell)
-    _say(f"\n{database}:\n\n{table(plan.passages, tried)}\n")
+
+        def tell(one: Tried) -> None:
+            tried.append(one)
+            _tell(one)
+            if len(tried) % TOLD_EVERY == 0:
+                _say(f"{len(tried):,} of {len(cases):,}")
+
+        try:
+            await campaign.try_all(stage, cases, tell, at_once=given.at_once)
+        finally:
+            _say(f"\n{database}:\n\n{table(plan.passages, tried)}\n")
     if not any(one.outcome.reached for one in tried):
         _say("No process has died: that shows nothing.")
         return 1

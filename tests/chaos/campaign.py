@@ -98,25 +98,22 @@ def sample(of: Sequence[Case], size: int, seed: int) -> list[Case]:
 
 
 async def try_all(
-    stage: Stage, cases: Sequence[Case], tell: Callable[[Tried], object] = lambda _tried: None
-) -> list[Tried]:
+    stage: Stage, cases: Sequence[Case], tell: Callable[[Tried], object], *, at_once: int = AT_ONCE
+) -> None:
     """Play the scenario with each of the cases, some at once.
 
     Args:
         tell: is told of each as it ends.
     """
-    left, ended = iter(cases), list[Tried]()
+    left = iter(cases)
 
     async def play() -> None:
         for case in left:
-            tried = await _try(stage, case)
-            ended.append(tried)
-            tell(tried)
+            tell(await _try(stage, case))
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(AT_ONCE):
+        for _ in range(at_once):
             group.create_task(play())
-    return ended
 
 
 async def _try(stage: Stage, case: Case) -> Tried:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import campaign, databases
+from tests.chaos.campaign import Tried
 from tests.chaos.report import table
 from tests.chaos.stage import MOULD, LendDatabase, Stage
 from tests.chaos.verdict import judge
@@ -40,7 +41,8 @@ async def test_whatever_await_the_process_dies_at_each_message_has_one_end(
     stage = Stage(zygote, lend, tmp_path)
     plan = await campaign.plan(stage)
     cases = [*campaign.sample(plan.once, ONCE, SEED), *campaign.sample(plan.twice, TWICE, SEED)]
-    tried = await campaign.try_all(stage, cases)
+    tried: list[Tried] = []
+    await campaign.try_all(stage, cases, tried.append)
     record_property("table", table(plan.passages, tried))
     assert "\n".join(one.report for one in tried if one.report) == ""
     assert sum(not one.outcome.reached for one in tried) <= len(cases) / 10
