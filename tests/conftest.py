@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -39,12 +40,25 @@ def outage(pytestconfig: pytest.Config) -> float:
 
 def pytest_xdist_auto_num_workers() -> int:
     """How many run tests at once: more than there are cores, since tests wait half of their time."""
-    return (os.cpu_count() or 1) * 3 // 2
+    return (os.cpu_count() or 1) * 2
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first, so that no worker is left alone with it in the end."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes long comes first, so that no worker is left alone with it in the end: each has its share of it, at the
+    beginning of the part of all tests that xdist gives it.
+    """
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = iter([item for item in items if not item.get_closest_marker("long")])
+    left = len(items)
+    items.clear()
+    for number in range(workers):
+        size = left // (workers - number)
+        left -= size
+        mine = long[number::workers]
+        items += [*mine, *islice(others, max(0, size - len(mine)))]
+    items += others
 
 
 def pytest_collection_finish() -> None:
