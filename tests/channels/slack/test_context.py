@@ -147,6 +147,18 @@ async def test_where_few_looks_are_left_only_threads_are_looked_into_in_which_ot
         assert looks(slack) == [None, None]
 
 
+async def test_where_it_is_not_kept_who_speaks_to_others_a_thread_is_looked_into_as_long_as_may_be(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(around, "PAST", Window(calls=around.SPARE, seconds=60))
+    async with running(slack, tmp_path, lambda _: "ok", follow="mention") as bot:
+        root = await slack.say("grace", "general", "it is late")
+        for number in (1, 2):
+            await bot.ask("ada", "general", "is it?", thread_ts=root.ts)
+            await bot.settled(number)
+        assert looks(slack) == [None, None]
+
+
 async def test_an_app_outside_the_marketplace_asks_too_often_once_and_answers_all_the_same(tmp_path: Path) -> None:
     async with SlackSandbox(is_unlisted=True) as slack, running(slack, tmp_path, lambda _: "ok") as bot:
         root = await slack.say("grace", "general", "it is late")
