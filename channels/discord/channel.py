@@ -129,7 +129,7 @@ class DiscordChannel:
         if works := [work for work in (self._leading, self._taking_up) if work is not None]:
             for work in works:
                 work.cancel()
-            await asyncio.wait(works)
+            await asyncio.wait(works, timeout=SETTLE_TIMEOUT)  # one may be at a database that hangs
         await self._work.end(SETTLE_TIMEOUT)
         await self._shards.stop()
         await self._leadership.give_up()

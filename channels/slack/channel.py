@@ -165,7 +165,7 @@ class SlackChannel:
     async def stop(self) -> None:
         if self._taking_up is not None:
             self._taking_up.cancel()
-            await asyncio.wait([self._taking_up])
+            await asyncio.wait([self._taking_up], timeout=SETTLE_TIMEOUT)  # it may be at a database that hangs
         await self._line.close()
         await self._intake.settle(SETTLE_TIMEOUT)
         await self._gaps.stop()
