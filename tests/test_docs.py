@@ -207,7 +207,7 @@ def test_the_page_of_slack_has_the_limits_of_the_code() -> None:
         "Appends (`chat.appendStream`)": slack_tiers.TIER_4,
         "Stops of streams (`chat.stopStream`)": slack_tiers.TIER_2,
         "Edits (`chat.update`)": slack_tiers.TIER_3,
-        "Deletions, and looking for a post (`conversations.replies`)": slack_tiers.TIER_3,
+        "Deletions": slack_tiers.TIER_3,
         "Names (`users.info`)": slack_tiers.TIER_4,
         "Names of groups of people (`usergroups.list`)": slack_tiers.TIER_2,
         "Signs that something is being done (`agents.sessions.setStatus`)": slack_tiers.TIER_3,

@@ -93,7 +93,7 @@ class SlackChannel:
         self._visits = Visits(Groups(self._api, are_asked_for=any(map(is_group, desk.door.names(NAME)))))
         self._downloads = Downloads(self._api)
         self._names = Names(self._api, self._people)
-        self._surroundings = Surroundings(self._api, self._names)
+        self._surroundings = Surroundings(self._api, self._names, hears_all=desk.follow != "mention")
         self._receipts = receipts(self._api)
         self._settings = settings
         self._sessions = Sessions(self._api)
