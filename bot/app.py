@@ -26,6 +26,7 @@ from core.conversations import Conversations
 from core.errands import Errands
 from core.errors import OverdueError, SettingsError
 from core.feedback import Feedback
+from core.inbound import Inbound
 from core.inbox import Inbox
 from core.late import Late
 from core.leadership import Leadership
@@ -156,7 +157,13 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
         # What is said is kept under the name that all was kept under before; if the agent has another, it adopts all.
         before = await retried(lambda: home(database), what="the agent of before")
         agents = Agents.expected(before or settings.agent_name)
-        turns, channels = Turns(database, lease, agents), dict[str, Channel]()
+        channels = dict[str, Channel]()
+
+        def locate(lost: Inbound) -> Inbound | None:
+            channel = channels.get(lost.channel)
+            return channel.locate(lost) if channel is not None else None
+
+        turns = Turns(database, lease, agents, locate=locate)
         answers: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
         stack.callback(answers.cancel)
 
