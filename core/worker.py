@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 Answer = Callable[[Turn], Awaitable[None]]
 
 #: What a turn that is told to close has for its last word.
-CLOSING_SECONDS = 7.0
+CLOSING_SECONDS = 6.0
 
 #: Seconds between the beginnings of two turns, at least. The first step of 200 turns in the same pass of the event loop
-#: would hold it for 40 ms, and the whole of each one's beginning takes longer than this anyway: where the process cannot
-#: keep up, each begins in a pass of its own, so that as many are at it as are done meanwhile.
+#: would hold it for 40 ms, and the whole of each one's beginning takes longer than this anyway: where the process
+#: cannot keep up, each begins in a pass of its own, so that as many are at it as are done meanwhile.
 SPACING = 0.002
 
 #: Seconds between two looks at what has become of the turns that run, should nobody have told.
@@ -125,14 +125,20 @@ class Worker:
         """
         self._stopping = True
         self._wake.set()
-        async with self._claiming:  # what is being claimed runs as well
-            running = list(self._running.values())
-        if running:
-            _, late = await asyncio.wait(running, timeout=grace)
+        now = asyncio.get_running_loop().time
+        until = now() + grace
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until), self._claiming:  # what is being claimed runs as well
+                pass
+        if running := list(self._running.values()):
+            _, late = await asyncio.wait(running, timeout=max(0.0, until - now()))
             for task in late:
                 _cancel(task, SHUTDOWN)
             if late:
                 await asyncio.wait(late, timeout=CLOSING_SECONDS)
+        if self._running:
+            left = ", ".join(self._running)
+            log.error("not handed back in time, and left to whoever works next: the turns %s", left)
         self._ended.set()
 
     async def _claim(self) -> None:
@@ -209,8 +215,8 @@ class Worker:
                 self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
 
     async def _may_begin(self) -> None:
-        """Wait until those that were claimed before have begun. A turn that is cancelled meanwhile hears of it at its next
-        `await`, where it knows what to do about it.
+        """Wait until those that were claimed before have begun. A turn that is cancelled meanwhile hears of it at its
+        next `await`, where it knows what to do about it.
         """
         try:
             await self._beginning.acquire()

@@ -26,7 +26,9 @@ def now() -> float:
 
 
 def most_in(times: list[float], window: Window) -> int:
-    return max((sum(start <= at < start + window.seconds for at in times) for start in times), default=0)
+    """Times that differ by a millionth of a second are as good as one."""
+    span = window.seconds - 1e-6
+    return max((sum(start <= at < start + span for at in times) for start in times), default=0)
 
 
 asked = st.lists(st.tuples(st.floats(0, 100), st.sampled_from(Priority)), max_size=40)
@@ -320,6 +322,41 @@ def test_a_refusal_closes_the_budget_and_teaches_it_to_ask_for_less_until_nothin
     assert most_in([at for at in sent if at > 120], Window(10, 10)) == 10
 
 
+def test_where_a_platform_allows_some_apps_far_less_a_budget_keeps_to_that_and_tries_for_more_now_and_then() -> None:
+    async def main() -> tuple[int, int]:
+        budget, taken, refused = Budget(Window(50, 60.5, least=1)), [-60.0], 0
+        while now() < 1_000 + 3_600:
+            await budget.admit(Priority.PROGRESS)
+            if now() >= taken[-1] + 60:
+                taken.append(now())
+            else:
+                refused += 1
+                budget.refused(taken[-1] + 60 - now())
+            budget.answered()
+        return len(taken) - 1, refused
+
+    taken, refused = run(main)
+    assert taken >= 50
+    assert refused <= 15
+
+
+def test_a_budget_that_was_refused_for_what_others_had_asked_comes_to_all_of_it_again() -> None:
+    async def main() -> int:
+        budget = Budget(Window(50, 60, least=1))
+        await budget.admit(Priority.PROGRESS)
+        budget.refused(60)
+        budget.answered()
+        assert not budget.can_spare(2)
+        await asyncio.sleep(30 * 60)
+        sent = 0
+        while budget.try_admit(Priority.PROGRESS):
+            budget.answered()
+            sent += 1
+        return sent
+
+    assert run(main) == 50
+
+
 class Discord:
     """A limit as Discord has it: a window begins with the first call, and each answer tells of it."""
 
@@ -362,6 +399,24 @@ def test_what_the_platform_tells_of_its_windows_is_used_up_and_never_exceeded(
     assert len(discord.times) > 0.5 * calls * 100 / 5
     if calls >= 5:  # what is known before the first answer is true
         assert discord.refused == 0
+
+
+def test_in_the_last_moment_of_a_window_the_next_one_counts_with_all_that_is_still_under_way() -> None:
+    async def main() -> int:
+        budget = Budget(Window(5, 5.25))
+        budget.told(calls=5, left=2, seconds=1.0)
+        for _ in range(2):
+            await budget.admit(Priority.FINAL)
+        await asyncio.sleep(1.01 - 5e-7)
+        late = [asyncio.create_task(budget.admit(Priority.FINAL)) for _ in range(9)]
+        await asyncio.sleep(1)
+        gone = sum(task.done() for task in late)
+        for task in late:
+            task.cancel()
+        await asyncio.wait(late)
+        return gone
+
+    assert run(main) == 3
 
 
 def test_with_what_it_is_told_a_lone_reply_leaves_no_call_unused_and_a_final_waits_no_longer_than_a_moment() -> None:
