@@ -24,8 +24,9 @@ from core.agents import Agents
 from core.approvals import Approval, Approvals
 from core.conversations import Conversations
 from core.errands import Errands
-from core.errors import SettingsError
+from core.errors import OverdueError, SettingsError
 from core.feedback import Feedback
+from core.inbound import Inbound
 from core.inbox import Inbox
 from core.late import Late
 from core.leadership import Leadership
@@ -62,6 +63,9 @@ log = logging.getLogger(__name__)
 #: Seconds between one try at the database and the next when the bot starts.
 BEGIN_PAUSES = (0.2, 0.5, 1.0, 1.5, 2.0)
 
+#: Seconds that all of a stop may take once running answers have had theirs, whatever hangs.
+ENDING_SECONDS = 8.0
+
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run every channel that has its tokens, until `stop` is set; then end what is under way.
@@ -70,7 +74,29 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         SettingsError: a setting keeps it from starting.
         StoreError: the database does.
         DeafError: a channel hears nothing any more.
+        OverdueError: it has not ended in its time, be it that the database hangs.
     """
+    ending = asyncio.Event()  # it has begun to, by itself or because it was told to
+    running = asyncio.create_task(_run(settings, ending), name="bot")
+    try:
+        await _first(stop.wait(), ending.wait(), running)
+        if not ending.is_set():
+            running.cancel()
+        seconds = settings.stop_seconds + ENDING_SECONDS
+        _, late = await asyncio.wait([running], timeout=seconds)
+        if late:
+            raise OverdueError(
+                f"the stop has had its {seconds:g} s and is not waited for any longer: what was accepted is kept, and "
+                "what was not handed back is taken up by whoever works next"
+            )
+        if not running.cancelled():
+            running.result()
+    finally:
+        running.cancel()
+
+
+async def _run(settings: Settings, ending: asyncio.Event) -> None:
+    """Run until cancelled, or until a channel stays deaf; then end what is under way."""
     health = Health()
     measuring = metrics.Metrics(health, settings.shown_token) if settings.metrics else None
     routes = [*probes(health), *(measuring.routes if measuring else ())]
@@ -86,13 +112,14 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         starting = asyncio.create_task(_start(channels.values(), _load(settings, hearing, stack)), name="start")
         working: asyncio.Task[None] | None = None
         try:
-            if await _ends_before(stop, starting):
-                working = asyncio.create_task(worker.run(), name="worker")
-                garbage.settle()  # what is there now stays; full collections wait for a rest
-                log.info("ready")
-                async with beside(health.watch(channels.values(), database), name="health") as watching:
-                    await _ends_before(stop, working, watching)
+            await _first(starting)
+            working = asyncio.create_task(worker.run(), name="worker")
+            garbage.settle()  # what is there now stays; full collections wait for a rest
+            log.info("ready")
+            async with beside(health.watch(channels.values(), database), name="health") as watching:
+                await _first(working, watching)
         finally:
+            ending.set()
             log.info("stopping")
             health.drain()
             starting.cancel()
@@ -130,7 +157,13 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
         # What is said is kept under the name that all was kept under before; if the agent has another, it adopts all.
         before = await retried(lambda: home(database), what="the agent of before")
         agents = Agents.expected(before or settings.agent_name)
-        turns, channels = Turns(database, lease, agents), dict[str, Channel]()
+        channels = dict[str, Channel]()
+
+        def locate(lost: Inbound) -> Inbound | None:
+            channel = channels.get(lost.channel)
+            return channel.locate(lost) if channel is not None else None
+
+        turns = Turns(database, lease, agents, locate=locate)
         answers: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
         stack.callback(answers.cancel)
 
@@ -243,14 +276,13 @@ async def _listen(channel: Channel) -> None:
     log.info("%s: listening", channel.name)
 
 
-async def _ends_before(stop: asyncio.Event, *works: asyncio.Task[None]) -> bool:
-    """Wait for the stop or for the end of one of `works`, whichever comes first; what that one raised is raised."""
-    stopped = asyncio.create_task(stop.wait(), name="stop")
+async def _first(*works: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:
+    """Wait for whichever ends first; what that one raised is raised. Cancelled, it ends none of the tasks."""
+    tasks = [work if isinstance(work, asyncio.Task) else asyncio.create_task(work) for work in works]
     try:
-        await asyncio.wait([stopped, *works], return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        stopped.cancel()
-    ended = [work for work in works if work.done()]
-    for work in ended:
-        work.result()
-    return bool(ended)
+        for task in set(tasks).difference(works):
+            task.cancel()
+    for task in ended:
+        task.result()

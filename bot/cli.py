@@ -18,7 +18,7 @@ from bot import manifest as manifests
 from bot import sandbox
 from bot.commands import commands
 from core import garbage
-from core.errors import ParleyError, SettingsError
+from core.errors import OverdueError, ParleyError, SettingsError
 from core.late import Late
 from core.sums import By
 
@@ -194,6 +194,10 @@ def _run(work: Work, settings: configuration.Settings, log_file: Path | None = N
         try:
             await work(settings, stop)
             code = 0
+        except OverdueError as error:  # it has used up its time: nor are threads waited for, or what is cancelled
+            _complain(str(error))
+            sys.stderr.flush()
+            os._exit(code)
         finally:
             _end_soon(code)
 

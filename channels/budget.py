@@ -6,7 +6,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from channels.channel import SILENT, Priority
@@ -42,10 +42,15 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """So many calls in so many seconds."""
+    """So many calls in so many seconds.
+
+    Attributes:
+        least: how few it may turn out to be, where the platform allows some apps that much less.
+    """
 
     calls: int
     seconds: float
+    least: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +99,10 @@ class Budget:
     """
 
     def __init__(self, window: Window, *, speed: float = 1.0) -> None:
-        self._window = Window(window.calls, window.seconds / speed)
+        self._window = replace(window, seconds=window.seconds / speed)
         self._speed = speed
         self._sent: deque[float] = deque()  # when the calls of the last window were answered
-        self._last = float("-inf")  # when a call went
+        self._last = -math.inf  # when a call went
         self._closed_until = 0.0
         self._share = 1.0  # of what the window says, as far as refusals have taught
         self._others: Others | None = None
@@ -151,11 +156,11 @@ class Budget:
         self._wake()
         try:
             while (wait := self._wait(me)) > _NO_TIME:
-                if wait == float("inf"):
+                if wait == math.inf:
                     self._wake()  # who comes first may have changed with what is kept back
-                    await me.is_first.wait()
-                else:
-                    await _event_within(me.is_first, wait)
+                with suppress(TimeoutError):  # not `wait_for`, which may swallow that it is cancelled
+                    async with asyncio.timeout(None if wait == math.inf else wait):
+                        await me.is_first.wait()
                 me.is_first.clear()
             self._take(priority)
         finally:
@@ -189,7 +194,10 @@ class Budget:
     def refused(self, retry_after: float) -> None:
         """The platform refused a call: none goes for `retry_after` seconds, and fewer from then on."""
         self._closed_until = max(_now() + retry_after, self._closed_until)
-        if _now() >= self._learnt_at:  # calls that were under way together are refused together
+        few = self._window.least
+        if few is not None and self._used <= few + 1:  # with the one that was refused
+            self._share = few / self._window.calls
+        elif _now() >= self._learnt_at:  # calls that were under way together are refused together
             self._share = max(_LEAST, self._share * _LESS)
         self._learnt_at = max(self._closed_until, self._learnt_at)
 
@@ -288,7 +296,7 @@ class Budget:
     def _wait(self, me: _Waiting) -> float:
         """Seconds until it may be this one's turn; infinite, if others come first."""
         if me is not self._next():
-            return float("inf")
+            return math.inf
         if me.priority is Priority.TICK and self._is_urgent:  # its share of what the others use
             return self._wait_for_room(Priority.FINAL)
         return self._wait_for_room(me.priority, is_paced=me.since > SILENT)
@@ -319,7 +327,7 @@ class Budget:
         if self._told is not None:  # its window is over, and with it what was sent in it
             while self._sent and self._sent[0] < self._told.until:
                 self._sent.popleft()
-            self._told, self._last = None, float("-inf")
+            self._told, self._last = None, -math.inf
         return self._wait_as_known(priority, is_paced=is_paced)
 
     def _wait_in(self, told: _Told, priority: Priority, *, is_paced: bool) -> float:
@@ -385,12 +393,6 @@ class Budget:
         while self._share < 1.0 and now >= self._learnt_at + self._window.seconds:
             self._share = min(1.0, self._share * _MORE)
             self._learnt_at += self._window.seconds
-
-
-async def _event_within(event: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):  # not `wait_for`, which may swallow that it is cancelled
-            await event.wait()
 
 
 def _now() -> float:

@@ -70,6 +70,10 @@ class RefusedError(SurfaceError):
         self.code = code
 
 
+class NoRoomError(SurfaceError):
+    """A call that is of use soon alone has no place until then: see `soon`."""
+
+
 class PassingError(Exception):
     """A call failed for a reason that lies in the moment and not in the call; whether it took effect is not known.
 
@@ -195,10 +199,10 @@ async def _place(budget: Budget, priority: Priority, *, after: float = 0.0) -> N
     """Wait so many seconds, and then for a place in the budget, as long as the call is wanted.
 
     Raises:
-        SurfaceError: there is none in time.
+        NoRoomError: there is none in time.
     """
     if (due := _due.get()) != inf and not budget.has_room(priority, due - _now()):
-        raise SurfaceError("the platform's limit leaves no room for it in time")
+        raise NoRoomError("the platform's limit leaves no room for it in time")
 
     async def wait() -> None:
         if after:

@@ -144,7 +144,7 @@ class Gaps:
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=LAST_SECONDS)  # one may be at a database that hangs
             self._tasks.clear()
             self._first.clear()
         try:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from core.inbound import Inbound
 from core.sessions.reopening import is_stored
 from core.store.database import Database
-from core.store.schema import inbox, messages, turns
+from core.store.schema import inbox, messages, sessions, turns
 from core.turn import Turn
 from core.waiting import readable
 
@@ -22,10 +22,12 @@ class Background:
     since: when the newest message was sent that the history holds, or that has ended it (seconds since the epoch); 0 if
         it holds none.
     others: of each who takes part besides those whom the turn answers, the newest message.
+    is_quiet: whether nobody is known to have said anything since that was not for the bot.
     """
 
     since: float = 0.0
     others: tuple[Inbound, ...] = ()
+    is_quiet: bool = False
 
 
 async def background(database: Database, turn: Turn) -> Background | None:
@@ -35,7 +37,8 @@ async def background(database: Database, turn: Turn) -> Background | None:
             return None
         since: float = (await connection.execute(_since(turn))).scalar_one()
         others = (await connection.execute(_others(turn))).scalars().all()
-    return Background(since, tuple(message for said in others if (message := readable(said))))
+        is_quiet = since > 0 and not (await connection.execute(sa.select(_is_overheard(turn, since)))).scalar()
+    return Background(since, tuple(message for said in others if (message := readable(said))), is_quiet)
 
 
 def _since(turn: Turn) -> sa.Select[Any]:
@@ -60,6 +63,13 @@ def _since(turn: Turn) -> sa.Select[Any]:
     known = sa.func.coalesce(answered.scalar_subquery(), kept.scalar_subquery(), 0.0)
     over = sa.func.coalesce(reset.scalar_subquery(), 0.0)
     return sa.select(sa.case((known > over, known), else_=over))
+
+
+def _is_overheard(turn: Turn, since: float) -> sa.ColumnElement[bool]:
+    """Whether somebody was heard to speak to others. Where the bot is muted, nobody is listened to."""
+    said = (inbox.c.session == turn.session_id) & (inbox.c.outcome == "overheard") & (inbox.c.sent_at > since)
+    muted = (sessions.c.id == turn.session_id) & sessions.c.muted
+    return sa.exists().where(said) | sa.exists().where(muted)
 
 
 def _others(turn: Turn) -> sa.Select[tuple[object]]:

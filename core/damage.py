@@ -1,5 +1,5 @@
 """Damage: rows of turns and messages that cannot be read. None of them keeps others from being answered, and the
-conversation that it belongs to says so, if anything can be read that tells where that is.
+conversation that it belongs to says so, if its ids or anything else can be read that tells where that is.
 """
 
 import logging
@@ -14,12 +14,15 @@ from core.inbound import Inbound
 from core.metering import Meter
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
-from core.waiting import is_under_way, is_waiting, readable
+from core.waiting import answered_by, is_under_way, is_waiting, readable
 
 log = logging.getLogger(__name__)
 
 #: The error of a turn that is under way, and of which there is not all to be read that it takes to run it.
 DAMAGED = "its rows cannot be read"
+
+#: Finds out, by the ids of a message whose words and address are lost, where it is answered; none if they do not tell.
+Locate = Callable[[Inbound], Inbound | None]
 
 #: What a row is found out by.
 Unreadable = (TypeError, ValueError, AttributeError, LookupError)
@@ -107,24 +110,35 @@ def _new_message() -> Mapping[str, Any]:
     return {**none, **its, "sent_at": now, "accepted_at": now}
 
 
-async def stand_in(connection: AsyncConnection, session: str) -> Inbound | None:
-    """The newest message of a session that can be read: for the place at which it is told that another one cannot."""
+async def stand_in(
+    connection: AsyncConnection, session: str, lost: sa.Row[Any] | None, locate: Locate
+) -> Inbound | None:
+    """What says where it is told that a message cannot be read: what its ids make of it, or else the newest one of its
+    session that can be.
+    """
+    if lost is not None and (located := locate(_by_ids(lost))) is not None:
+        return located
     said = sa.select(inbox.c.inbound).where(inbox.c.session == session, inbox.c.inbound.is_not(None))
     newest = (await connection.execute(said.order_by(inbox.c.id.desc()))).scalars()
     return next((message for one in newest if (message := readable(one))), None)
 
 
-async def stand_in_for(connection: AsyncConnection, waiting: sa.Row[Any]) -> Inbound | None:
+def _by_ids(row: sa.Row[Any]) -> Inbound:
+    ids = {"event_key": row.event_key, "session_id": row.session, "place": row.place, "author": row.author}
+    return Inbound(**ids, channel=row.place.partition(":")[0], address={}, text="", sent_at=row.sent_at)
+
+
+async def stand_in_for(connection: AsyncConnection, waiting: sa.Row[Any], locate: Locate) -> Inbound | None:
     """What stands in for a message that waits and cannot be read; without it, that one is not answered."""
     log.error("message %s of session %s cannot be read", waiting.id, waiting.session)
-    message = await stand_in(connection, waiting.session)
+    message = await stand_in(connection, waiting.session, waiting, locate)
     if message is None:
         await connection.execute(sa.update(inbox).where(inbox.c.id == waiting.id).values(outcome="unreadable"))
     return message
 
 
 async def stood_in(
-    connection: AsyncConnection, rows: Sequence[sa.Row[Any]], said: dict[str, tuple[Inbound, ...]]
+    connection: AsyncConnection, rows: Sequence[sa.Row[Any]], said: dict[str, tuple[Inbound, ...]], locate: Locate
 ) -> Sequence[sa.Row[Any]]:
     """Give a stand-in to those of the turns of whose messages none can be read.
 
@@ -136,7 +150,8 @@ async def stood_in(
     """
     for row in rows:
         if row.origin not in said:
-            message = await stand_in(connection, row.session)
+            lost = await answered_by(connection, row.origin)
+            message = await stand_in(connection, row.session, lost[-1] if lost else None, locate)
             state = {"error": DAMAGED} if message else {"error": DAMAGED, "state": "failed", "finished_at": time.time()}
             await connection.execute(sa.update(turns).where(turns.c.id == row.id).values(**state))
             log.error("the messages of the turn %s cannot be read", row.id)

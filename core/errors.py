@@ -17,6 +17,7 @@
     │   └── DayCapError              at all
     ├── SurfaceError             the platform will not show a reply, whatever is tried
     ├── DeafError                a platform says nothing any more: the process is to be started anew
+    ├── OverdueError             a stop takes longer than it may: what hangs is not waited for
     └── ProviderError            the model could not answer
         ├── ProviderAuthError        the key is missing, wrong, or may not use the model
         ├── UnknownModelError        no such model; names it
@@ -148,6 +149,10 @@ class SurfaceError(ParleyError):
 
 class DeafError(ParleyError):
     """Nothing comes from a platform any more, not even a sign of life."""
+
+
+class OverdueError(ParleyError):
+    """A stop takes longer than it may: what hangs is not waited for."""
 
 
 class ProviderError(ParleyError):

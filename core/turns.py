@@ -18,9 +18,9 @@ error goes to whoever wrote, and the turn is claimed again when the database is 
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -29,7 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core import tracing
 from core.agents import Agents
 from core.claiming import ALIKE, Taken, new_id, plain, resumed, take
-from core.damage import DAMAGED, Unreadable, put_right, see_sound, stand_in_for, stood_in
+from core.damage import DAMAGED, Locate, Unreadable, put_right, see_sound, stand_in_for, stood_in
 from core.fence import OWN, WAS_OWN, Fence, kept_usage, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
@@ -56,17 +56,27 @@ LOST = "lost"
 ANEW = "anew"
 
 Json = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class Turns:
     """The `turns` table, as one worker sees it that has these `agents`."""
 
-    def __init__(self, database: Database, lease: Lease, agents: Agents, *, pauses: Sequence[float] = PAUSES) -> None:
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        agents: Agents,
+        *,
+        pauses: Sequence[float] = PAUSES,
+        locate: Locate = lambda _lost: None,
+    ) -> None:
         self._database = database
         self._lease = lease
         self.agents = agents
         self._notices = Notices(database)
         self._pauses = pauses
+        self._locate = locate
 
     @property
     def worker(self) -> str:
@@ -136,23 +146,11 @@ class Turns:
     async def is_asked(self, turn: Turn) -> bool:
         """Whether the run of a turn has stored already what it is asked."""
         asked = sa.select(is_stored(turn.session_id, turn.generation, turn.origin))
-
-        async def work() -> bool:
-            async with self._database.read() as connection:
-                return bool((await connection.execute(asked)).scalar())
-
-        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+        return bool(await self._read(turn, lambda connection: connection.scalar(asked)))
 
     async def led_to(self, turn: Turn) -> list[Inbound]:
         """The messages of people that a run was begun for, where a turn goes on with one: its own tells but of one."""
-        if turn.run is None:
-            return []
-
-        async def work() -> list[Inbound]:
-            async with self._database.read() as connection:
-                return await led_to(connection, turn.id)
-
-        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+        return [] if turn.run is None else await self._read(turn, lambda connection: led_to(connection, turn.id))
 
     async def shown(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Keep the ids of the reply's messages.
@@ -274,6 +272,13 @@ class Turns:
             elif state == "cancelled":
                 await rewind(connection, turn.session_id, turn.origin, keeps_question=False)
 
+    async def _read(self, turn: Turn, ask: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        async def work() -> T:
+            async with self._database.read() as connection:
+                return await ask(connection)
+
+        return await retried(work, what=f"turn {turn.id}", pauses=self._pauses)
+
     async def _write(self, turn: Turn, statement: Statement, **values: Any) -> None:
         async def work() -> None:
             if not await self._execute(turn, statement, values):
@@ -309,13 +314,12 @@ class Turns:
         await take_in(connection, ids)
         said = await said_to(connection, {row.origin for row in rows})
         whole = set(said)
-        rows = await stood_in(connection, rows, said)
+        rows = await stood_in(connection, rows, said, self._locate)
         for row in rows:
             if row.state != "answered":
                 await reopen(connection, row.session, row.run or row.origin)
-        return [
-            resumed(row, said[row.origin], is_damaged=row.error == DAMAGED or row.origin not in whole) for row in rows
-        ]
+        damaged = {row.id for row in rows if row.error == DAMAGED or row.origin not in whole}
+        return [resumed(row, said[row.origin], is_damaged=row.id in damaged) for row in rows]
 
     async def _begin(self, connection: AsyncConnection, limit: int) -> list[Turn]:
         waiting = await batches(connection, limit)
@@ -349,7 +353,7 @@ class Turns:
         """
         first, said = batch[0], tuple(message for row in batch if (message := readable(row.inbound)))
         if is_damaged := not said:
-            if (message := await stand_in_for(connection, first)) is None:
+            if (message := await stand_in_for(connection, first, self._locate)) is None:
                 return None
             said = (message,)
         its = (first.session, first.generation, first.model, self.agents.answering(first.agent, said[-1].spots))

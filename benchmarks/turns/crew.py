@@ -106,6 +106,9 @@ class Place:
         del address, turn_id
         return _Board(self)
 
+    def locate(self, lost: Inbound) -> Inbound | None:
+        return None
+
     async def locale(self, inbound: Inbound) -> str:
         return ""
 

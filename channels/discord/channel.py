@@ -20,7 +20,7 @@ from channels.discord.deeds import Deeds
 from channels.discord.downloads import Downloads
 from channels.discord.ear import Ear
 from channels.discord.gateway import PULSE, Connection, Shard
-from channels.discord.hearing import ASIDE, NAME
+from channels.discord.hearing import ASIDE, NAME, located
 from channels.discord.history import History
 from channels.discord.interactions import Interactions
 from channels.discord.login import hears_all, intents, log_in, make_client
@@ -129,7 +129,7 @@ class DiscordChannel:
         if works := [work for work in (self._leading, self._taking_up) if work is not None]:
             for work in works:
                 work.cancel()
-            await asyncio.wait(works)
+            await asyncio.wait(works, timeout=SETTLE_TIMEOUT)  # one may be at a database that hangs
         await self._work.end(SETTLE_TIMEOUT)
         await self._shards.stop()
         await self._leadership.give_up()
@@ -215,6 +215,9 @@ class DiscordChannel:
             return {**address, "apart": message_id}
         own = {key: value for key, value in address.items() if key != "root"}
         return {**own, "message": message_id, "shown": True}
+
+    def locate(self, lost: Inbound) -> Inbound | None:
+        return located(lost)
 
     async def locale(self, inbound: Inbound) -> str:
         """That of the server, if it has chosen one: of a person's own, only interactions tell."""

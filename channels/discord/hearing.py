@@ -12,6 +12,7 @@ from channels.discord.settings import DiscordSettings, Sessions
 from channels.discord.text import without_mention
 from channels.intake import Call
 from core.inbound import Attachment, Inbound, storable
+from core.visitors import Spot
 
 #: The channel's name in sessions, inbox and logs.
 NAME = "discord"
@@ -159,6 +160,21 @@ def threaded(call: Call) -> Call | None:
     message = inbound.address["message"]
     address = {**inbound.address, "channel": message, "root": inbound.address["channel"]}
     return replace(call, inbound=replace(inbound, session_id=f"{inbound.place}:{message}", address=address))
+
+
+def located(lost: Inbound) -> Inbound | None:
+    """The message with the address that its ids tell; none if it was no message, or in a place without an id."""
+    _, channel, message = [*lost.event_key.split(":"), *("",) * 2][:3]
+    guild, parent = lost.place.split(":")[1:3]
+    if not (channel.isdecimal() and message.isdecimal()) or guild == ASIDE:
+        return None
+    address = {"channel": channel, "message": message, "author": lost.author if lost.author.isdecimal() else "0"}
+    if guild.isdecimal():
+        address["guild"] = guild
+    if thread_of(lost.session_id) == int(message):  # it was begun for the answer
+        address |= {"channel": message, "root": channel}
+    spot = Spot(guild, channel, (parent,)) if "guild" in address else Spot(channel=channel, is_direct=True)
+    return replace(lost, address=address, spot=spot)
 
 
 def place(guild: int | None, channel: discord.abc.Snowflake) -> str:

@@ -9,7 +9,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.budget import Budget, Window
-from channels.calls import PAUSES, Caller, PassingError, RefusedError
+from channels.calls import PAUSES, Caller, NoRoomError, PassingError, RefusedError
 from channels.channel import File, Priority
 from channels.pacer import Pacer
 from channels.slack.workspaces import Workspaces
@@ -137,11 +137,18 @@ class SlackApi:
         most: int,
         priority: Priority = Priority.PROGRESS,
     ) -> list[Answer]:
-        """The messages that a method tells page by page, of no more than so many pages."""
+        """The messages that a method tells page by page, of no more than so many pages, and of no more than there is
+        room for: see `soon`.
+        """
         messages, cursor = list[Answer](), ""
         for _ in range(most):
             asked = {**about, **({"cursor": cursor} if cursor else {})}
-            page = await self.call(method, asked, budget, priority=priority, reads=True) or {}
+            try:
+                page = await self.call(method, asked, budget, priority=priority, reads=True) or {}
+            except NoRoomError:
+                if not messages:
+                    raise
+                break
             messages += page.get("messages", ())
             cursor = (page.get("response_metadata") or {}).get("next_cursor") or ""
             if not cursor:

@@ -13,7 +13,7 @@ from channels.slack.hearing import NAME, is_written, name_of
 from channels.slack.names import Names
 from channels.slack.said import PERMALINK, passed_on, said
 from channels.slack.text import to_words
-from channels.slack.tiers import PROOFS, TIER_3
+from channels.slack.tiers import PAST, PROOFS
 from core.background import Background
 from core.inbound import Inbound
 from core.visitors import BOT
@@ -22,16 +22,24 @@ from core.visitors import BOT
 PAGE = 999
 MOST_PAGES = 5
 
+#: How many calls have to be left for one more that is likely to tell nothing: where nobody was heard to speak.
+SPARE = PAST.calls // 2
+
 #: For how many messages of a thread names are asked for: more of them find no place.
 NAMED = 200
 
 
 class Surroundings:
-    """Looks it up."""
+    """Looks it up.
 
-    def __init__(self, api: SlackApi, names: Names) -> None:
+    Args:
+        hears_all: whether it is kept of a conversation that somebody has said something there to others.
+    """
+
+    def __init__(self, api: SlackApi, names: Names, *, hears_all: bool) -> None:
         self._api = api
         self._names = names
+        self._hears_all = hears_all
 
     async def look(self, messages: Sequence[Inbound], behind: Background | None) -> Around:
         """See `Channel.around`.
@@ -92,7 +100,9 @@ class Surroundings:
             "limit": PAGE,
         }
         api = self._api.at(str(newest.address["team"]))
-        budget = api.budget(("conversations.replies", newest.address["team"]), TIER_3)
+        budget = api.budget(("conversations.replies", newest.address["team"]), PAST)
+        if behind is not None and behind.is_quiet and self._hears_all and not budget.can_spare(SPARE):
+            return []
         told = await api.pages("conversations.replies", about, budget, most=MOST_PAGES)
         return list({message["ts"]: message for message in told}.values())
 

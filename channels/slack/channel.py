@@ -28,7 +28,17 @@ from channels.slack.commands import SlashCommands, asking
 from channels.slack.deeds import Deeds
 from channels.slack.downloads import Downloads
 from channels.slack.groups import Groups, is_group
-from channels.slack.hearing import NAME, Change, called_by_edit, changed, hear, lacks_files, session_id, team_of
+from channels.slack.hearing import (
+    NAME,
+    Change,
+    called_by_edit,
+    changed,
+    hear,
+    lacks_files,
+    located,
+    session_id,
+    team_of,
+)
 from channels.slack.history import History
 from channels.slack.http import Requests
 from channels.slack.login import client, verify
@@ -93,7 +103,7 @@ class SlackChannel:
         self._visits = Visits(Groups(self._api, are_asked_for=any(map(is_group, desk.door.names(NAME)))))
         self._downloads = Downloads(self._api)
         self._names = Names(self._api, self._people)
-        self._surroundings = Surroundings(self._api, self._names)
+        self._surroundings = Surroundings(self._api, self._names, hears_all=desk.follow != "mention")
         self._receipts = receipts(self._api)
         self._settings = settings
         self._sessions = Sessions(self._api)
@@ -165,7 +175,7 @@ class SlackChannel:
     async def stop(self) -> None:
         if self._taking_up is not None:
             self._taking_up.cancel()
-            await asyncio.wait([self._taking_up])
+            await asyncio.wait([self._taking_up], timeout=SETTLE_TIMEOUT)  # it may be at a database that hangs
         await self._line.close()
         await self._intake.settle(SETTLE_TIMEOUT)
         await self._gaps.stop()
@@ -201,6 +211,9 @@ class SlackChannel:
     def below(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
         del message_id
         return address
+
+    def locate(self, lost: Inbound) -> Inbound | None:
+        return located(lost)
 
     async def locale(self, inbound: Inbound) -> str:
         return "" if inbound.is_bot else await self._people.locale(str(inbound.address["team"]), inbound.author)

@@ -214,6 +214,16 @@ def event_key(team: str, channel: str, ts: str) -> str:
     return f"{place(team, channel)}:{ts}"
 
 
+def located(lost: Inbound) -> Inbound | None:
+    """The message with the address that its ids tell; none if it was no message."""
+    _, team, channel, ts = [*lost.event_key.split(":"), *("",) * 3][:4]
+    if lost.event_key != event_key(team, channel, ts) or not ts.replace(".", "").isdecimal():
+        return None
+    user = "" if lost.who.author.startswith(BOT) else lost.author
+    where = {"team": team, "channel": channel, "thread_ts": root_of(lost.session_id), "ts": ts}
+    return replace(lost, address={**where, "user": user, "user_team": team}, spot=spot_of(team, channel))
+
+
 def session_id(team: str, channel: str, root_ts: str, direct: Direct = "thread") -> str:
     """A thread is a session; its first message has the same one as what is said under it."""
     return f"{place(team, channel)}:{_SINGLE if direct == 'single' and is_direct(channel) else root_ts}"

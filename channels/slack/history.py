@@ -13,7 +13,7 @@ from channels.channel import Priority
 from channels.intake import Call
 from channels.slack.api import Answer, SlackApi
 from channels.slack.hearing import root_of
-from channels.slack.tiers import PROOFS, TIER_3
+from channels.slack.tiers import PAST, PROOFS, TIER_3
 from core.places import Place
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class History:
             SurfaceError: Slack does not tell.
         """
         about = {"channel": channel, "ts": root, "oldest": ts, "latest": ts, "inclusive": True, "limit": 1}
-        budget = self._api.budget(("conversations.replies", team), TIER_3)
+        budget = self._api.budget(("conversations.replies", team), PAST)
         answer = await self._api.at(team).call("conversations.replies", about, budget, reads=True) or {}
         return next((message for message in answer.get("messages", ()) if message["ts"] == ts), None)
 
@@ -113,7 +113,7 @@ class History:
 
     async def _pages(self, method: str, team: str, about: Mapping[str, Any]) -> list[Answer]:
         api, asked = self._api.at(team), {**about, "limit": PAGE}
-        budget = self._api.budget((method, team), TIER_3)
+        budget = self._api.budget((method, team), PAST)
         return await api.pages(method, asked, budget, most=MOST_PAGES, priority=Priority.LOOK)
 
     def _skip(self, place: Place, refusal: RefusedError) -> None:

@@ -16,7 +16,7 @@ from channels.slack.blocks import content
 from channels.slack.files import Files
 from channels.slack.sessions import Sessions
 from channels.slack.text import SlackMarkdown, size
-from channels.slack.tiers import TIER_2, TIER_3
+from channels.slack.tiers import PAST, TIER_2, TIER_3
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -244,7 +244,7 @@ class SlackSurface(MessageSurface):
                 "include_all_metadata": True,
                 "limit": 200,
             },
-            self._api.budget((method, self._team), TIER_3),
+            self._api.budget((method, self._team), PAST),
             reads=True,
         )
         found: Sequence[Answer] = (answer or {}).get("messages", ())

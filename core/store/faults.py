@@ -2,6 +2,7 @@
 
 import sqlite3
 import sys
+from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -31,10 +32,13 @@ _ADVICE = {
     "SQLITE_FULL": "the disk that it is on is full, so make room there",
     "SQLITE_READONLY": "it can only be read, so see that the bot may write the file, its folder and its disk",
     "SQLITE_CANTOPEN": "see that the bot may read and write the file and its folder",
+    "SQLITE_BUSY": "another program writes to the file for long, so see that it ends",
     "SQLITE_NOTADB": "the file is something else, so give the bot another DATABASE_URL",
     "DiskFullError": "the server's disk is full, so make room there",
     "ReadOnlySQLTransactionError": "it can only be read, so give the bot a DATABASE_URL of a server that is written to",
     "InsufficientPrivilegeError": "have this allowed to the user of DATABASE_URL, see if the plan's rows are used up",
+    "TimeoutError": "it does not answer in time, so see that it is well and can be reached from here",
+    "ConnectionRefusedError": "nobody listens there, so see that it is up, and at the address of DATABASE_URL",
     "TooManyConnectionsError": "all connections of the server are taken: lower DATABASE_CONNECTIONS",
 }
 
@@ -65,7 +69,9 @@ def store_errors() -> Iterator[None]:
     # asyncpg: an internal error, when a server says in the middle of something else that it ends the connection
     except _of_postgres("PostgresError", "InterfaceError", "InternalClientError", other=_FAULTS) as error:
         fault: BaseException = error
-        while fault.__cause__ is not None:
+        while fault.__cause__ is not None and not isinstance(
+            fault.__cause__, CancelledError
+        ):  # what a limit is made of
             fault = fault.__cause__
         if isinstance(fault, sqlite3.Error) and not hasattr(fault, "sqlite_errorname") and "decode" in str(fault):
             raise ValueError("a stored text is not UTF-8") from error

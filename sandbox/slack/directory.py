@@ -16,9 +16,18 @@ T = TypeVar("T")
 _TYPES = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
 
 
+#: How many items a page holds, at the most.
+_PAGE = 1000
+
+
 class Directory:
-    def __init__(self, api: WebApi) -> None:
+    """Args:
+    most_said: how many messages a page holds, at the most.
+    """
+
+    def __init__(self, api: WebApi, *, most_said: int = _PAGE) -> None:
         self._api = api
+        self._most_said = most_said
         self._workspace = api.workspace
         self._payloads = api.payloads
         api.add("auth.test", self.auth_test, tokens=("bot", "app"))
@@ -124,7 +133,7 @@ class Directory:
             raise SlackError("not_in_channel")
         said = [message for message in self._workspace.messages(channel) if not message.is_reply]
         standing = [message for message in said if self._workspace.message(channel, message.ts)]
-        page, cursor = _page(_within(standing[::-1], arguments), attrgetter("ts"), arguments, default=100)
+        page, cursor = self._said(standing[::-1], arguments, default=100)
         return self._found(page, cursor, arguments) | {"pin_count": 0}
 
     def conversations_replies(self, arguments: Arguments) -> dict[str, Any]:
@@ -135,8 +144,12 @@ class Directory:
         if message is None:
             raise SlackError("thread_not_found")
         root, *replies = self._workspace.thread(channel, message.thread_ts or message.ts)
-        page, cursor = _page(_within(replies, arguments), attrgetter("ts"), arguments, default=1000)
+        page, cursor = self._said(replies, arguments, default=1000)
         return self._found([root, *page], cursor, arguments)
+
+    def _said(self, messages: list[Message], arguments: Arguments, *, default: int) -> tuple[Sequence[Message], str]:
+        within = _within(messages, arguments)
+        return _page(within, attrgetter("ts"), arguments, default=default, most=self._most_said)
 
     def _found(self, page: Sequence[Message], cursor: str, arguments: Arguments) -> dict[str, Any]:
         metadata = arguments.flag("include_all_metadata")
@@ -170,10 +183,10 @@ def _time(arguments: Arguments, name: str) -> Decimal | None:
 
 
 def _page(
-    items: Sequence[T], key: Callable[[T], str], arguments: Arguments, *, default: int
+    items: Sequence[T], key: Callable[[T], str], arguments: Arguments, *, default: int, most: int = _PAGE
 ) -> tuple[Sequence[T], str]:
     """The items that a page holds, and the cursor of the next one: empty after the last."""
-    limit = arguments.number("limit", default=default, most=1000)
+    limit = arguments.number("limit", default=min(default, most), most=most)
     names = [b64encode(f"next:{key(item)}".encode()).decode() for item in items]
     start = 0
     if cursor := arguments.text("cursor"):

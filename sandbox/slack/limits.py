@@ -89,11 +89,18 @@ RATES: Mapping[str, Sequence[Rate]] = {
 }
 
 
+#: What an app has instead that is distributed commercially and is not in the Marketplace, and how many messages a page
+#: holds for it at the most. Slack: the pages of both methods.
+UNLISTED: Mapping[str, Sequence[Rate]] = {"conversations.history": [Rate(1)], "conversations.replies": [Rate(1)]}
+UNLISTED_PAGE = 15
+
+
 class RateLimits:
     """Counts the calls of one app in one workspace; windows pass `speed` times as fast."""
 
-    def __init__(self, speed: float) -> None:
+    def __init__(self, speed: float, *, is_unlisted: bool = False) -> None:
         self._speed = speed
+        self._rates = {**RATES, **UNLISTED} if is_unlisted else RATES
         self._calls: defaultdict[tuple[str, Rate, str], deque[float]] = defaultdict(deque)
 
     def budgets(self) -> list[Budget]:
@@ -109,7 +116,7 @@ class RateLimits:
 
     def left(self, method: str, channel: str) -> tuple[int, int] | None:
         """What is left, of how many, in the scarcest of a call's windows."""
-        rates = RATES.get(method, ())
+        rates = self._rates.get(method, ())
         windows = ((rate, self._calls[method, rate, channel if rate.per_channel else ""]) for rate in rates)
         return min(((rate.calls - len(window), rate.calls) for rate, window in windows), default=None)
 
@@ -117,7 +124,7 @@ class RateLimits:
         """Count a call in, or say after how many (real, whole) seconds it may come again."""
         now = monotonic()
         windows = []
-        for rate in RATES.get(method, ()):
+        for rate in self._rates.get(method, ()):
             window = self._calls[method, rate, channel if rate.per_channel else ""]
             span = self._passed(window, rate)
             if len(window) >= rate.calls:

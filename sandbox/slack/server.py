@@ -21,7 +21,7 @@ from sandbox.slack.files import Files
 from sandbox.slack.hands import Hands
 from sandbox.slack.interactions import Interactions
 from sandbox.slack.journal import Envelope, Journal, Subscription
-from sandbox.slack.limits import RateLimits
+from sandbox.slack.limits import UNLISTED_PAGE, RateLimits
 from sandbox.slack.manifest import check_manifest
 from sandbox.slack.oauth import OAuth
 from sandbox.slack.payloads import Payloads
@@ -65,6 +65,7 @@ class SlackSandbox(Hands):
         port: int = 0,
         speed: float = 1.0,
         rate_limits: bool = True,
+        is_unlisted: bool = False,
         name: str = "Sandbox",
         beside: "SlackSandbox | None" = None,
     ) -> None:
@@ -75,6 +76,8 @@ class SlackSandbox(Hands):
             speed: how many times faster than Slack's the rate limit windows and time limits run; at 20, an
                 acknowledgement is due after 150 ms.
             rate_limits: whether to refuse what comes too often.
+            is_unlisted: whether the app is distributed commercially and is not in Slack's Marketplace, so that it may
+                ask for what was said but once a minute.
             beside: another workspace of the same Slack, which this one has the app in common with: its sockets, its
                 request URL and the address of its API. That one is to be entered first.
         """
@@ -132,10 +135,10 @@ class SlackSandbox(Hands):
         )
         Chat(api)
         Streams(api, speed=speed)
-        Directory(api)
+        Directory(api, **({"most_said": UNLISTED_PAGE} if is_unlisted else {}))
         self._files = Files(api, self._journal, self.faults)
         api.add("apps.connections.open", self._open_connection, tokens=("app",))
-        limits = self._limits = RateLimits(speed) if rate_limits else None
+        limits = self._limits = RateLimits(speed, is_unlisted=is_unlisted) if rate_limits else None
         self._door = Door(self._journal, self.faults, limits, api, self._commands)
         self._runner = self._server()
         for person, real_name in _PEOPLE.items():

@@ -5,11 +5,16 @@
 
 import asyncio
 import signal
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 from time import monotonic
 
 import pytest
 import sqlalchemy as sa
 
+from bot.app import ENDING_SECONDS
 from core.store.database import Database
 from core.store.schema import inbox, messages, turns
 from sandbox.models import Asked, Say
@@ -17,7 +22,7 @@ from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Start, With
 from tests.acceptance.platforms import Platform, Slack
-from tests.acceptance.test_life import talks
+from tests.acceptance.test_life import begun, goes_on, talks
 
 STORY = " ".join(f"word-{number}" for number in range(200))
 
@@ -111,3 +116,77 @@ async def test_who_starts_while_the_database_does_waits_for_it(
         assert await bot.end() == 0
     finally:
         await bot.aclose()
+
+
+class Wire:
+    """What lies between the bot and a server, and can be made to swallow all that goes over it."""
+
+    def __init__(self, url: str) -> None:
+        self._server = sa.make_url(url)
+        self._flows = asyncio.Event()
+        self._flows.set()
+
+    @asynccontextmanager
+    async def laid(self) -> AsyncIterator[str]:
+        """Lay it; the URL of its end."""
+        carrying = set[asyncio.Task[None]]()
+
+        async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there, back = await asyncio.open_connection(self._server.host, self._server.port)
+            for one, other in ((reader, back), (there, writer)):
+                carrying.add(asyncio.create_task(self._carry(one, other)))
+
+        async with await asyncio.start_server(met, "127.0.0.1", 0) as server:
+            yield self._server.set(port=server.sockets[0].getsockname()[1]).render_as_string(hide_password=False)
+            for task in carrying:
+                task.cancel()
+            await asyncio.gather(*carrying, return_exceptions=True)
+
+    @asynccontextmanager
+    async def swallowing(self) -> AsyncIterator[None]:
+        """Let nothing arrive, and end nothing."""
+        self._flows.clear()
+        yield
+        self._flows.set()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                await self._flows.wait()
+                writer.write(data)
+        writer.close()
+
+
+@asynccontextmanager
+async def locked(file: Path) -> AsyncIterator[None]:
+    """Have another program write to the file, for long."""
+    with sqlite3.connect(file, isolation_level=None) as database:
+        database.execute("BEGIN EXCLUSIVE")
+        yield
+        database.execute("ROLLBACK")
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def wire(request: pytest.FixtureRequest) -> Wire | None:
+    """To the server; none to a file."""
+    return Wire(request.getfixturevalue("postgres")) if request.param == "postgres" else None
+
+
+async def test_a_database_that_hangs_holds_up_no_stop(start: Start, tmp_path: Path, wire: Wire | None) -> None:
+    settings = {"STOP_SECONDS": "1", "LEASE_SECONDS": "2", "DATA_DIR": str(tmp_path)}
+    async with AsyncExitStack() as stack:
+        hanging: AbstractAsyncContextManager[None] = locked(tmp_path / "parley.db")
+        if wire is not None:
+            settings["DATABASE_URL"], hanging = await stack.enter_async_context(wire.laid()), wire.swallowing()
+        bot = await start(**settings)
+        here = await begun(bot)
+        async with hanging:
+            until = monotonic() + 1 + ENDING_SECONDS + 3
+            ending = asyncio.create_task(bot.program.end())
+            await bot.disconnected()
+            assert not ending.done(), "the platforms are hung up on, and not by the death of the process"
+            assert await ending == 1
+            assert monotonic() < until
+            assert "left to whoever works next: the turns" in bot.program.log
+            assert bot.program.log.splitlines()[-1].startswith("the stop has had its 9 s")
+        await goes_on(bot, here)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents import Agent, Agents
 from core.errors import StoreError
+from core.inbound import Inbound
 from core.inbox import Inbox
 from core.lease import Lease
 from core.store.database import Database
@@ -85,11 +87,17 @@ async def turns(database: Faulty) -> Turns:
     return await worker_on(database)
 
 
+def located(lost: Inbound) -> Inbound | None:
+    """A platform that knows, in one place, from the ids of a message where it was said."""
+    return replace(lost, address={"by": "its ids"}) if lost.place == "located" else None
+
+
 async def worker_on(database: Faulty, *, seconds: float = 30) -> Turns:
     """The turns as a worker sees them that has just begun."""
     lease = Lease(database, seconds=seconds)
     await lease.take()
-    return Turns(database, lease, Agents("app", {"app": Agent("app", MODELS)}), pauses=(0.001, 0.001))
+    agents = Agents("app", {"app": Agent("app", MODELS)})
+    return Turns(database, lease, agents, pauses=(0.001, 0.001), locate=located)
 
 
 async def done(turns: Turns, turn: Turn) -> None:

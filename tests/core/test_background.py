@@ -4,12 +4,14 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from core.background import background
+from core.conversations import Conversations
 from core.inbox import Inbox
 from core.store.database import Database
 from core.store.schema import messages
 from core.turn import Turn
 from core.turns import Turns
-from tests.core.conftest import done
+from core.worker import Worker
+from tests.core.conftest import done, never
 from tests.inbounds import inbound
 
 
@@ -51,3 +53,24 @@ async def test_what_stands_behind_a_turn_is_what_the_history_holds_of_the_others
     behind = await background(database, turn)
     assert behind is not None
     assert (behind.since, behind.others) == (40.0, ())
+
+
+async def test_a_conversation_is_quiet_as_long_as_nobody_was_heard_to_speak_to_others(
+    database: Database, inbox: Inbox, turns: Turns
+) -> None:
+    conversations = Conversations(database, turns, Worker(turns, never), budget=1)
+
+    async def is_quiet() -> bool:
+        await inbox.accept(inbound())
+        (turn,) = await turns.claim(1)
+        behind = await background(database, turn)
+        await done(turns, turn)
+        return behind is not None and behind.is_quiet
+
+    assert not await is_quiet()  # what was said before the bot came in is not known
+    assert await is_quiet()
+    assert not await conversations.answers(inbound(author="grace"), follow="asker")
+    assert not await is_quiet()
+    assert await is_quiet()
+    await conversations.mute("place:1", True)
+    assert not await is_quiet()

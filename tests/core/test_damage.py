@@ -61,7 +61,7 @@ async def test_a_message_that_cannot_be_read_stops_no_other_and_is_told_where_mo
 ) -> None:
     await inbox.accept(inbound("before", session="p:left"))
     assert await ended(turns) == [("p:left", "before", False)]
-    for session in ("p:left", "p:new"):
+    for session in ("p:left", "p:new", "located:new"):
         await inbox.accept(inbound("left", session=session))
         if is_taken:
             await turns.claim(1)
@@ -69,8 +69,10 @@ async def test_a_message_that_cannot_be_read_stops_no_other_and_is_told_where_mo
     await inbox.accept(inbound("other", session="p:other"))
     told = await ended(turns)
     assert ("p:other", "other", False) in told
+    assert ("located:new", "", True) in told
     if not what.startswith("accepted_at"):
-        assert sorted(told) == [("p:left", "before", True), ("p:other", "other", False)], "p:new is known nowhere"
-    for session in ("p:left", "p:new"):
+        known = [("located:new", "", True), ("p:left", "before", True), ("p:other", "other", False)]
+        assert sorted(told) == known, "p:new is known nowhere"
+    for session in ("p:left", "p:new", "located:new"):
         await inbox.accept(inbound("next", session=session))
-    assert await ended(turns) == [("p:left", "next", False), ("p:new", "next", False)]
+    assert await ended(turns) == [(session, "next", False) for session in ("p:left", "p:new", "located:new")]

@@ -4,6 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from channels.budget import Window
+from channels.slack import around
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import Bot, running
@@ -117,3 +121,57 @@ async def test_a_slow_or_unwilling_slack_holds_no_answer_up(slack: SlackSandbox,
         await bot.ask("ada", "general", "and now?", thread_ts=root.ts)
         await bot.settled(2)
         assert said_to_model(bot)[-1] == "ada: and now?"
+
+
+def looks(slack: SlackSandbox) -> list[str | None]:
+    """What came of each look into a thread."""
+    return [call.error for call in slack.calls if call.method == "conversations.replies" and "latest" in call.arguments]
+
+
+async def test_where_few_looks_are_left_only_threads_are_looked_into_in_which_others_were_heard_to_speak(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(around, "PAST", Window(calls=around.SPARE, seconds=60))
+    async with running(slack, tmp_path, lambda _: "ok") as bot:
+        root = await slack.say("grace", "general", "it is late")
+        await bot.ask("ada", "general", "is it?", thread_ts=root.ts)
+        await bot.settled(1)
+        await bot.ask("ada", "general", "sure?", thread_ts=root.ts)
+        await bot.settled(2)
+        assert looks(slack) == [None]
+        await slack.say("grace", "general", "it is ten", thread_ts=root.ts)
+        await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+        await bot.ask("ada", "general", "and now?", thread_ts=root.ts)
+        await bot.settled(3)
+        assert said_to_model(bot)[-1] == f"{HEAD}\n> grace: it is ten\n{END}\n\nada: and now?"
+        assert looks(slack) == [None, None]
+
+
+async def test_where_it_is_not_kept_who_speaks_to_others_a_thread_is_looked_into_as_long_as_may_be(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(around, "PAST", Window(calls=around.SPARE, seconds=60))
+    async with running(slack, tmp_path, lambda _: "ok", follow="mention") as bot:
+        root = await slack.say("grace", "general", "it is late")
+        for number in (1, 2):
+            await bot.ask("ada", "general", "is it?", thread_ts=root.ts)
+            await bot.settled(number)
+        assert looks(slack) == [None, None]
+
+
+async def test_an_app_outside_the_marketplace_asks_too_often_once_and_answers_all_the_same(tmp_path: Path) -> None:
+    async with SlackSandbox(is_unlisted=True) as slack, running(slack, tmp_path, lambda _: "ok") as bot:
+        root = await slack.say("grace", "general", "it is late")
+        for number in range(20):
+            await slack.say("grace", "general", f"very {number}", thread_ts=root.ts)
+        for number in range(1, 5):
+            await slack.say("grace", "general", "I say", thread_ts=root.ts)
+            await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
+            await bot.ask("ada", "general", "is it?", thread_ts=root.ts)
+            await bot.settled(number)
+        assert looks(slack) == [None, "ratelimited"]
+        first, *others = said_to_model(bot)
+        assert "> grace: it is late" in first
+        assert "> grace: very 14" in first
+        assert "> grace: very 15" not in first  # Slack tells 15 at a time
+        assert others == ["ada: is it?"] * 3
