@@ -22,8 +22,8 @@ Answer = Callable[[Turn], Awaitable[None]]
 CLOSING_SECONDS = 6.0
 
 #: Seconds between the beginnings of two turns, at least. The first step of 200 turns in the same pass of the event loop
-#: would hold it for 40 ms, and the whole of each one's beginning takes longer than this anyway: where the process cannot
-#: keep up, each begins in a pass of its own, so that as many are at it as are done meanwhile.
+#: would hold it for 40 ms, and the whole of each one's beginning takes longer than this anyway: where the process
+#: cannot keep up, each begins in a pass of its own, so that as many are at it as are done meanwhile.
 SPACING = 0.002
 
 #: Seconds between two looks at what has become of the turns that run, should nobody have told.
@@ -215,8 +215,8 @@ class Worker:
                 self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
 
     async def _may_begin(self) -> None:
-        """Wait until those that were claimed before have begun. A turn that is cancelled meanwhile hears of it at its next
-        `await`, where it knows what to do about it.
+        """Wait until those that were claimed before have begun. A turn that is cancelled meanwhile hears of it at its
+        next `await`, where it knows what to do about it.
         """
         try:
             await self._beginning.acquire()

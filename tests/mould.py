@@ -13,7 +13,7 @@ def live(
     typed: str = "",
     log: str = "",
     terminal: str = "",
-    asked: tuple[str, str, *tuple[str, ...]] | None = None,
+    asked: tuple[str, str, str, *tuple[str, ...]] | None = None,
 ) -> None:
     """Run a command in `folder`, with `settings` in its environment: at a terminal, if there is one, or else with
     `typed` in its standard input.
