@@ -17,7 +17,7 @@ DELTAS_A_PLAN = 100
 
 PLATFORMS = {
     "Slack": Limits(chunk_size=3_500, measure=utf8, reserve=102, dialect=SlackMarkdown()),
-    "Discord": Limits(chunk_size=1_900, measure=utf16, reserve=102, dialect=DiscordMarkdown()),
+    "Discord": Limits(chunk_size=2_000, measure=utf16, reserve=170, dialect=DiscordMarkdown()),
 }
 
 SECTION = """\

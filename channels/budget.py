@@ -322,7 +322,7 @@ class Budget:
 
     def _wait_for_room(self, priority: Priority, *, is_paced: bool = True) -> float:
         """By what the platform has said of the window that is open; else by what it is known to allow."""
-        if self._told is not None and _now() < self._told.until and self._share == 1.0:
+        if self._told is not None and self._told.until - _now() > _NO_TIME and self._share == 1.0:
             return self._wait_in(self._told, priority, is_paced=is_paced)
         if self._told is not None:  # its window is over, and with it what was sent in it
             while self._sent and self._sent[0] < self._told.until:

@@ -12,8 +12,11 @@ from core.secrets import redact
 
 log = logging.getLogger(__name__)
 
-#: Characters of an argument that are shown, of a tool's name, and of a line with all of them.
-_ARGUMENT, _NAME, _LINE = 60, 60, 150
+#: How much is shown of a line with all of its arguments, in UTF-16 units, of which no text has fewer than characters.
+LINE_SIZE = 150
+
+#: How much of an argument, and of a tool's name.
+_ARGUMENT, _NAME = 60, 60
 
 _FIELD = re.compile(r"\{(\w+)\}")
 
@@ -62,13 +65,13 @@ def doing(event: StreamEvent, say: Words) -> str:
     arguments = {name: _words(event.data.get(name)) for name in _FIELD.findall(line)}
     if line and all(arguments.values()):
         filled = _FIELD.sub(lambda field: arguments[field[1]], line)
-        return f"_{_short(filled.rstrip('.… '), _LINE)}…_"
+        return f"_{_short(filled.rstrip('.… '), LINE_SIZE)}…_"
     name = _HUMP.sub(" ", event.tool).replace("-", " ")
     return say.using(plain(name, _NAME) or "…")
 
 
 def plain(text: str, most: int) -> str:
-    """A text as words on one line and no more, so many characters at the most."""
+    """A text as words on one line and no more, so many UTF-16 units at the most."""
     return _short(" ".join(_MARKUP.sub(" ", _SCHEME.sub("", text)).split()), most)
 
 
@@ -82,4 +85,5 @@ def _words(value: Any) -> str:
 
 
 def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+    units = text.encode("utf-16-le", "surrogatepass")
+    return text if len(units) <= 2 * most else f"{units[: 2 * most - 2].decode('utf-16-le', 'ignore').rstrip()}…"

@@ -21,8 +21,9 @@ Answer = Callable[[Turn], Awaitable[None]]
 #: What a turn that is told to close has for its last word.
 CLOSING_SECONDS = 6.0
 
-#: Seconds between the beginnings of two turns that were claimed together. The first step of 200 turns in the same pass
-#: of the event loop would hold it for 40 ms, and the whole of each one's beginning takes longer than this anyway.
+#: Seconds between the beginnings of two turns, at least. The first step of 200 turns in the same pass of the event loop
+#: would hold it for 40 ms, and the whole of each one's beginning takes longer than this anyway: where the process
+#: cannot keep up, each begins in a pass of its own, so that as many are at it as are done meanwhile.
 SPACING = 0.002
 
 #: Seconds between two looks at what has become of the turns that run, should nobody have told.
@@ -78,6 +79,7 @@ class Worker:
         self._stopping = False
         self._ended = asyncio.Event()
         self._claiming = asyncio.Lock()
+        self._beginning = asyncio.Lock()
         self._running: dict[str, _Run] = {}
         self._interrupted: dict[str, Turn] = {}  # turns that the database has interrupted: nobody has died of them
         self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
@@ -157,8 +159,8 @@ class Worker:
                 claimed = await self._turns.claim(free, running=list(self._running))
                 if claimed and self._resting is not None:
                     self._resting.cancel()
-                for place, turn in enumerate([await self._as_it_counts(turn) for turn in claimed]):
-                    task = asyncio.create_task(self._run(turn, place * SPACING), name=f"turn {turn.id}")
+                for turn in [await self._as_it_counts(turn) for turn in claimed]:
+                    task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
                     run = self._running[turn.id] = _Run(turn, task)
                     self._runs.set()
                     if reason := self._ahead.get(turn.id):  # a task that is cancelled before it has begun never begins
@@ -194,13 +196,13 @@ class Worker:
                 missed = watched - known.keys()
             await asyncio.sleep(WATCH)
 
-    async def _run(self, turn: Turn, after: float) -> None:
+    async def _run(self, turn: Turn) -> None:
         with running(turn.id, turn.session_id, turn.inbound.channel, turn.kind):
-            await self._run_here(turn, after)
+            await self._run_here(turn)
 
-    async def _run_here(self, turn: Turn, after: float) -> None:
+    async def _run_here(self, turn: Turn) -> None:
         try:
-            await _sleep(after)
+            await self._may_begin()
             await self._answer(turn)
         except asyncio.CancelledError as stop:
             log.info("turn %s was cancelled", turn.id)
@@ -220,17 +222,20 @@ class Worker:
                 self._runs.clear()
                 self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
 
+    async def _may_begin(self) -> None:
+        """Wait until those that were claimed before have begun. A turn that is cancelled meanwhile hears of it at its
+        next `await`, where it knows what to do about it.
+        """
+        try:
+            await self._beginning.acquire()
+        except asyncio.CancelledError as stop:
+            if (task := asyncio.current_task()) is not None:
+                task.cancel(*stop.args)
+        else:
+            asyncio.get_running_loop().call_later(SPACING, self._beginning.release)
+
     async def _forgo(self, turn: Turn) -> None:
         try:
             await self._turns.forgo(turn)
         except StoreError as error:
             log.warning("turn %s counts as if its worker had died: %s", turn.id, traced(error))
-
-
-async def _sleep(seconds: float) -> None:
-    """Sleep; who is cancelled meanwhile hears of it at his next `await`, where he knows what to do about it."""
-    try:
-        await asyncio.sleep(seconds)
-    except asyncio.CancelledError as stop:
-        if (task := asyncio.current_task()) is not None:
-            task.cancel(*stop.args)

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from core import prices
 from core.store.statement import Prepared, Statement
 from sandbox.postgres import PostgresSandbox
 from tests import tables, trust
+from tests.zygote import Zygote
 
 #: How often Python's collector looks through what there is, if it is not told otherwise.
 THRESHOLDS = gc.get_threshold()
@@ -118,6 +120,21 @@ def postgres(postgres_url: str) -> str:
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         runner.run(tables.empty(postgres_url))
     return postgres_url
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    """What programs are forked from, each without its imports: they take seconds of work."""
+    with Zygote("tests.mould") as process:
+        yield process
+
+
+@pytest.fixture
+def python(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What stands where `python` would, and where `sys.executable` does: what it is asked for is forked."""
+    stands = zygote.stand_in(tmp_path_factory.mktemp("python"))
+    monkeypatch.setattr(sys, "executable", str(stands))
+    return stands
 
 
 @pytest.fixture

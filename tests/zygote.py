@@ -8,6 +8,7 @@ import asyncio
 import gc
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from select import select
 from types import TracebackType
 from typing import Any, Self
@@ -28,6 +30,9 @@ from tests import trust
 
 #: Seconds that the imports may take.
 WARM_TIMEOUT = 120.0
+
+#: What asks for a process in the place of `python`.
+FORKED = Path(__file__).with_name("forked.py")
 
 #: What the program imports only when it is at work, after the process was forked.
 LATE = (
@@ -113,6 +118,14 @@ class Zygote:
         self._process.kill()
         self._process.communicate()
         self._folder.cleanup()
+
+    def stand_in(self, folder: Path) -> Path:
+        """Put a `python` into `folder` that is asked for `-m MODULE`, and has that forked."""
+        python = folder / "python"
+        words = [sys.executable, "-IS", str(FORKED), self._socket]
+        python.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        python.chmod(0o755)
+        return python
 
     async def live(self, **order: Any) -> Life:
         """Start a process, and let it `live` with this."""

@@ -10,21 +10,23 @@ from uuid import uuid4
 from channels import words
 from channels.budget import Budget
 from channels.calls import PassingError, RefusedError
-from channels.channel import LAST_WORDS, STATUS_RESERVE, Button, File, Limits, Plan, Priority, Record
+from channels.channel import LAST_WORDS, Button, File, Limits, Plan, Priority, Record
 from channels.discord.api import ARCHIVED, GONE, NO_REPLIES, THREAD_LOCKED, DiscordApi, Said
 from channels.discord.markdown import DiscordMarkdown, size
 from channels.discord.own import apart, beside, chain
 from channels.discord.uploads import FILE_SIZE, check
 from channels.messages import Edited, MessageSurface, Posted, RecordFile
 from channels.receipts import Receipts
+from channels.tools import LINE_SIZE
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Discord takes 2000, and does not say of what: characters or UTF-16 units.
-LIMITS = Limits(chunk_size=1_900, measure=size, reserve=STATUS_RESERVE, dialect=DiscordMarkdown())
+#: Discord takes 2000, and does not say of what: characters or UTF-16 units. Posts are what is short there, so that a
+#: message is filled up to that; under its text, the longest line of a tool has room, and for how long nothing has come.
+LIMITS = Limits(chunk_size=2_000, measure=size, reserve=LINE_SIZE + 20, dialect=DiscordMarkdown())
 
 #: Discord: Unknown Message, and Unknown Channel with all that was in it.
 DELETED = {"10008", "10003"}

@@ -59,7 +59,7 @@ def token_budget_truncate(
         covers: what stands at this place and before is told in a summary, and not kept but for calls that wait.
     """
     budget = budget or DEFAULT_BUDGET
-    newest = max((i for i, entry in enumerate(entries) if is_user_message(entry.event)), default=None)
+    newest = next((i for i in reversed(range(len(entries))) if is_user_message(entries[i].event)), None)
     kept = _untouchable(entries) | ({newest} if newest is not None else set())
     start = _start_of_fitting(entries, budget - sum(entries[i].tokens for i in kept), turns, kept)
     told = sum(entry.id <= covers for entry in entries)
@@ -105,22 +105,27 @@ def _untouchable(entries: Sequence[Entry]) -> set[int]:
     spoken = False
     for i in range(len(entries) - 1, -1, -1):
         event = entries[i].event
-        pending = set(_call_ids(event)) - answered
-        waits = pending & (event.long_running_tool_ids or set()) if spoken else pending
-        if waits:
-            kept |= _story_of(entries, i)
-        elif event.actions.compaction is not None:
+        if _has_calls(event):
+            calls = set(_call_ids(event))
+            pending = calls - answered
+            waits = pending & (event.long_running_tool_ids or set()) if spoken else pending
+            if waits:
+                kept |= _story_of(entries, i)
+            answered |= set(_response_ids(event))
+            answered -= calls
+        if event.actions.compaction is not None:
             kept.add(i)
-        answered |= set(_response_ids(event))
-        answered -= set(_call_ids(event))
         spoken = spoken or role_of(event) in ("user", "assistant")
     return kept
 
 
 def _with_calls(entries: Sequence[Entry], kept: set[int]) -> set[int]:
     """The calls of kept answers, where those came in a later turn: a decided approval, a long-running result."""
-    asked = {id_ for i in kept for id_ in _call_ids(entries[i].event)}
-    missing = {id_ for i in kept for id_ in _response_ids(entries[i].event)} - asked
+    with_calls = [entries[i].event for i in kept if _has_calls(entries[i].event)]
+    asked = {id_ for event in with_calls for id_ in _call_ids(event)}
+    missing = {id_ for event in with_calls for id_ in _response_ids(event)} - asked
+    if not missing:
+        return set()
     stories = (
         _story_of(entries, i)
         for i, entry in enumerate(entries)

@@ -119,7 +119,7 @@ def _opening(dialect: str) -> sa.CompoundSelect[Any]:
     session = sa.bindparam("session", type_=sa.Text)
     zero: sa.ColumnElement[int] = sa.literal_column("0")
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session).scalar_subquery()
-    of_this_life = (messages.c.session == session) & (messages.c.generation == generation)
+    in_this_life = messages.c.generation == generation
 
     def text(json: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         return sa.cast(json, sa.Text) if dialect == "postgresql" else json
@@ -127,13 +127,13 @@ def _opening(dialect: str) -> sa.CompoundSelect[Any]:
     def part(number: _Part, *columns: Any) -> sa.Select[Any]:
         return sa.select(sa.literal_column(str(int(number))).label("part"), *columns)
 
-    def said(number: _Part, limit: int, *where: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    def said(number: _Part, limit: int, *of_session: sa.ColumnElement[bool]) -> sa.Select[Any]:
         c = messages.c
         held = text(c.held).label("held")
         covers = sa.func.coalesce(c.covers, zero).label("until")
         query = part(number, c.id, c.role, c.event, c.tokens, held, c.created_at, covers)
-        newest_first = query.where(of_this_life, *where).order_by(c.id.desc()).limit(sa.literal_column(str(limit)))
-        return sa.select(*newest_first.subquery().c)
+        newest_first = query.where(*of_session, in_this_life).order_by(c.session.desc(), c.id.desc())
+        return sa.select(*newest_first.limit(sa.literal_column(str(limit))).subquery().c)
 
     of_scope = (
         (state.c.scope == scope) & (state.c.owner == sa.bindparam(f"{scope}_owner", type_=sa.Text))
@@ -141,8 +141,9 @@ def _opening(dialect: str) -> sa.CompoundSelect[Any]:
     )
     life, known = sessions.c, state.c
     return sa.union_all(
-        said(_Part.NEWEST, BATCH),
-        said(_Part.HELD, HELD, messages.c.held.is_not(None)),
+        # PostgreSQL: told `=`, and where sessions are few, it goes back through all that was said since in all of them
+        said(_Part.NEWEST, BATCH, messages.c.session >= session, messages.c.session <= session),
+        said(_Part.HELD, HELD, messages.c.session == session, messages.c.held.is_not(None)),
         part(_Part.STATE, zero, known.scope, known.key, zero, text(known.value), zero, zero).where(sa.or_(*of_scope)),
         part(
             _Part.LIFE, life.generation, life.app, life.user_id, zero, sa.null(), life.created_at, life.updated_at

@@ -14,6 +14,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from core.late import Late
 from core.models.code import written
 from core.sessions.ids import CallIds
+from core.sessions.reading import read
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event
@@ -190,7 +191,7 @@ def parsed(event: str | None, id_: int) -> Event | None:
     if event is None:
         return None
     try:
-        return Event.model_validate_json(event)
+        return read(event)
     except ValueError:  # its text may quote what people said: it is not logged
         logger.warning("the event of message %s cannot be read: it is rebuilt from its columns", id_)
         return None

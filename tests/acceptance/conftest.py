@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -220,12 +220,6 @@ async def slack() -> AsyncIterator[SlackSandbox]:
 async def discord() -> AsyncIterator[DiscordSandbox]:
     async with DiscordSandbox() as sandbox:
         yield sandbox
-
-
-@pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    with Zygote("tests.acceptance.mould") as process:
-        yield process
 
 
 @pytest.fixture

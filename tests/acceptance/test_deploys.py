@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ def says_it_again(asked: Asked) -> Turn:
 
 @pytest.mark.long
 async def test_two_deploys_under_load_lose_nothing_and_say_nothing_twice(
-    slack: SlackSandbox, discord: DiscordSandbox, postgres: str, tmp_path: Path
+    slack: SlackSandbox, discord: DiscordSandbox, postgres: str, python: Path, tmp_path: Path
 ) -> None:
     platforms: list[Platform] = [Slack(slack), Discord(discord)]
     async with ScriptedOpenAI(says_it_again) as model:
@@ -39,7 +38,7 @@ async def test_two_deploys_under_load_lose_nothing_and_say_nothing_twice(
             "STOP_SECONDS": "1",
             "PYTHONPATH": str(ROOT),
         }
-        foreman = Foreman(ROOT / "Procfile", tmp_path, settings, path=Path(sys.executable).parent)
+        foreman = Foreman(ROOT / "Procfile", tmp_path, settings, path=python.parent)
         release = await foreman.start("release")
         assert await release.ends() == 0, foreman.log.read_text()
         dyno = await _start(foreman)

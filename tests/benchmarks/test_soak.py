@@ -139,6 +139,7 @@ def test_what_no_bot_has_heard_is_told_apart() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("python")
 async def test_nothing_is_lost_doubled_or_cut_while_all_goes_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ async def test_turns_that_fail_are_not_taken_for_quick_ones(tmp_path: Path, monk
         await alone.all_at_once(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
 
 
+@pytest.mark.usefixtures("python")
 async def test_workers_of_their_own_process_share_the_turns(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(several, "SESSIONS", 4)
     monkeypatch.setattr(several, "TURNS_EACH", 2)

@@ -401,6 +401,24 @@ def test_what_the_platform_tells_of_its_windows_is_used_up_and_never_exceeded(
         assert discord.refused == 0
 
 
+def test_in_the_last_moment_of_a_window_the_next_one_counts_with_all_that_is_still_under_way() -> None:
+    async def main() -> int:
+        budget = Budget(Window(5, 5.25))
+        budget.told(calls=5, left=2, seconds=1.0)
+        for _ in range(2):
+            await budget.admit(Priority.FINAL)
+        await asyncio.sleep(1.01 - 5e-7)
+        late = [asyncio.create_task(budget.admit(Priority.FINAL)) for _ in range(9)]
+        await asyncio.sleep(1)
+        gone = sum(task.done() for task in late)
+        for task in late:
+            task.cancel()
+        await asyncio.wait(late)
+        return gone
+
+    assert run(main) == 3
+
+
 def test_with_what_it_is_told_a_lone_reply_leaves_no_call_unused_and_a_final_waits_no_longer_than_a_moment() -> None:
     async def main() -> tuple[int, float]:
         budget, discord, worst = Budget(Window(5, 5.25)), Discord(5, 5.0, 0.02), 0.0

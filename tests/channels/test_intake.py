@@ -29,11 +29,11 @@ from core.refusals import Refusals
 from core.spending import Spending
 from core.states import Ended
 from core.store.database import Database
-from core.store.migrate import migrate
 from core.store.schema import feedback, inbox, sessions
 from core.turn import Turn
 from core.visitors import NOWHERE, Visitor
 from core.worker import Worker
+from tests import tables
 from tests.channels.wiring import BUDGET, MODELS, successor
 from tests.inbounds import inbound
 
@@ -60,7 +60,7 @@ class Place:
         self.answers.set()
 
     async def begin(self, folder: Path) -> "Place":
-        await migrate(self.database)
+        await tables.lay(self.database)
         self.turns = await successor(self.database)
         worker = self.worker = Worker(self.turns, self._answer)
         self.inbox = Inbox(self.database, self.turns, worker, pauses=(0.01,))

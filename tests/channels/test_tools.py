@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.discord.markdown import size
+from channels.discord.surface import LIMITS as DISCORD
 from channels.tools import Tools, doing
 from core.events import StreamEvent
 
@@ -27,12 +29,13 @@ def begins(tool: str = "look_up", line: str = "", call: str = "c1", **arguments:
         (begins(line="To {x}", x="{city}", city="no"), "_To city…_"),
         (begins(line="To {x}", x="long " * 100), f"_To {'long ' * 11}long…_"),
         (begins("<@U1>_*x*_" * 50), None),
+        (begins(line="Looking for {x}, {y}, {z}", x="🙈" * 99, y="🙉" * 99, z="🙊\ud83d" * 99), None),
     ],
 )
 def test_a_line_says_what_is_being_done_in_words_and_no_more(event: StreamEvent, shown: str | None) -> None:
     said = doing(event, words.ENGLISH)
     assert shown is None or said == shown
-    assert len(said) < 170
+    assert size(f"\n\n{said}{words.ENGLISH.waited(86_400)}") <= DISCORD.reserve
     assert not set("*`<>[]\n") & set(said)
 
 

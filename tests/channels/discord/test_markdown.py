@@ -8,7 +8,7 @@ from channels.channel import Limits, Priority
 from channels.discord.markdown import DiscordMarkdown, size
 from channels.planner import Planner
 
-LIMITS = Limits(chunk_size=1_900, measure=size, reserve=102, dialect=DiscordMarkdown())
+LIMITS = Limits(chunk_size=2_000, measure=size, reserve=170, dialect=DiscordMarkdown())
 
 
 def shown(text: str) -> str:

@@ -1,10 +1,12 @@
 import logging
+from typing import Any
 
 import pytest
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions, EventCompaction
 from google.genai import types
 from hypothesis import given
+from pydantic import BaseModel
 
 from core.sessions import record
 from core.sessions.rebuilding import Rebuilder
@@ -33,6 +35,21 @@ def test_any_event_comes_back_equal(event: Event) -> None:
     kept, row = record.stored(event)
     assert kept is event
     assert loaded(row) == event
+
+
+@given(strategies.events)
+def test_an_event_is_read_as_the_class_of_adk_reads_it(event: Event) -> None:
+    text = record.to_row(event).event
+    assert text is not None
+    assert told(record.parsed(text, 0)) == told(Event.model_validate_json(text))
+
+
+def told(value: Any) -> Any:
+    """What models hold, and which of it was given."""
+    if isinstance(value, BaseModel):
+        held = {name: told(getattr(value, name)) for name in type(value).model_fields}
+        return type(value), held, value.model_fields_set, value.model_extra
+    return [told(item) for item in value] if isinstance(value, list) else value
 
 
 @given(strategies.events)

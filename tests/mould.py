@@ -1,16 +1,36 @@
-"""What a zygote forks here: `python -m bot COMMAND`, with its standard streams, to its own end."""
+"""What a zygote forks here: `python -m bot COMMAND`, or another program, with its standard streams, to its own end."""
 
 import os
+import runpy
 import sys
 from collections.abc import Mapping
 
 
 def live(
-    folder: str, settings: Mapping[str, str], command: str, typed: str = "", log: str = "", terminal: str = ""
+    folder: str,
+    settings: Mapping[str, str],
+    command: str = "",
+    typed: str = "",
+    log: str = "",
+    terminal: str = "",
+    asked: tuple[str, str, str, *tuple[str, ...]] | None = None,
 ) -> None:
     """Run a command in `folder`, with `settings` in its environment: at a terminal, if there is one, or else with
     `typed` in its standard input.
+
+    Args:
+        asked: its standard input and output, a module and its arguments: that is run in the place of a command.
     """
+    os.chdir(folder)
+    os.environ.update(settings)
+    if asked is not None:
+        source, sink, module, *arguments = asked
+        _stand(os.open(source, os.O_RDONLY), 0)
+        _stand(os.open(sink, os.O_WRONLY | os.O_APPEND), 1, 2)
+        sys.path.insert(0, folder)
+        sys.argv = [module, *arguments]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        return
     if terminal:
         os.setsid()
         _stand(os.open(terminal, os.O_RDWR), 0, 1, 2)  # the first that is opened is the one that signals come from
@@ -20,8 +40,6 @@ def live(
         os.close(writer)
         _stand(reader, 0)
         _stand(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 1, 2)
-    os.chdir(folder)
-    os.environ.update(settings)
     sys.argv = ["bot", *command.split()]
     from bot.cli import main  # noqa: PLC0415 - imported long ago, and not by whoever asks for this module's name
 

@@ -1,0 +1,32 @@
+"""What `python -m MODULE ARGUMENT...` is where it is to be forked: `python -IS tests/forked.py SOCKET -m MODULE ...`.
+
+It asks the zygote at the socket for the process, hands on what would end that, and ends as it does.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+
+
+def main(address: str, flag: str, *asked: str) -> int:
+    assert flag == "-m", flag
+    streams = [f"/proc/{os.getpid()}/fd/{number}" for number in (0, 1)]
+    order = {"folder": os.getcwd(), "settings": dict(os.environ), "asked": [*streams, *asked]}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        connection.sendall(json.dumps(order).encode() + b"\n")
+        told = connection.makefile()
+        pid = int(told.readline())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _frame: os.kill(pid, number))
+        return int(told.readline())
+
+
+if __name__ == "__main__":
+    code = main(*sys.argv[1:])
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
