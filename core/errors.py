@@ -3,6 +3,7 @@
     ParleyError
     ├── SettingsError            the start cannot go on: one fault a line, each naming its setting
     ├── StoreError               the database cannot be reached, or is not what it should be
+    │   ├── SchemaError          its schema is damaged, or newer than this version: nothing is touched
     │   ├── SessionResetError    the session was reset while something still wrote to it
     │   ├── DamagedSessionError  what is stored of a session cannot be read; the others can
     │   │   └── DamagedTurnError what is stored of a turn cannot be read; what was said before can
@@ -63,6 +64,12 @@ class StoreError(ParleyError):
 
     public = "I cannot reach my memory right now."
     retryable = True
+
+
+class SchemaError(StoreError):
+    """The schema is damaged, or newer than this version of Parley: nothing of it is touched."""
+
+    retryable = False
 
 
 class SessionResetError(StoreError):

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.errors import StoreError, TurnLostError
@@ -28,6 +28,21 @@ SPACING = 0.002
 
 #: Seconds between two looks at what has become of the turns that run, should nobody have told.
 WATCH = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A turn that runs here."""
+
+    turn: Turn
+    task: asyncio.Task[None]
+
+    def cancel(self, reason: str) -> None:
+        """Cancel once: a second time would break off the word that the first one has in the reply. Of the reason for
+        which it was claimed to be ended, it knows.
+        """
+        if reason != self.turn.cancel and not self.task.cancelling():
+            self.task.cancel(reason)
 
 
 class Worker:
@@ -65,8 +80,7 @@ class Worker:
         self._ended = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._beginning = asyncio.Lock()
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._claimed_to_end: dict[str, str] = {}  # turns that run to be ended, and why: they know that
+        self._running: dict[str, _Run] = {}
         self._interrupted: dict[str, Turn] = {}  # turns that the database has interrupted: nobody has died of them
         self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
 
@@ -81,10 +95,8 @@ class Worker:
 
     def cancel(self, turn_id: str, reason: str) -> None:
         """End a turn, if it runs here."""
-        if self._claimed_to_end.get(turn_id) == reason:
-            return
-        if task := self._running.get(turn_id):
-            _cancel(task, reason)
+        if run := self._running.get(turn_id):
+            run.cancel(reason)
         elif self._claiming.locked():
             self._ahead[turn_id] = reason
 
@@ -131,11 +143,11 @@ class Worker:
             async with asyncio.timeout_at(until), self._claiming:  # what is being claimed runs as well
                 pass
         if running := list(self._running.values()):
-            _, late = await asyncio.wait(running, timeout=max(0.0, until - now()))
-            for task in late:
-                _cancel(task, SHUTDOWN)
-            if late:
-                await asyncio.wait(late, timeout=CLOSING_SECONDS)
+            await asyncio.wait([run.task for run in running], timeout=max(0.0, until - now()))
+            if late := [run for run in running if not run.task.done()]:
+                for run in late:
+                    run.cancel(SHUTDOWN)
+                await asyncio.wait([run.task for run in late], timeout=CLOSING_SECONDS)
         if self._running:
             left = ", ".join(self._running)
             log.error("not handed back in time, and left to whoever works next: the turns %s", left)
@@ -149,13 +161,10 @@ class Worker:
                     self._resting.cancel()
                 for turn in [await self._as_it_counts(turn) for turn in claimed]:
                     task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
-                    self._running[turn.id] = task
-                    if turn.cancel is not None:
-                        self._claimed_to_end[turn.id] = turn.cancel
+                    run = self._running[turn.id] = _Run(turn, task)
                     self._runs.set()
-                    # a task that is cancelled before it has begun never begins
-                    if (reason := self._ahead.get(turn.id)) and reason != turn.cancel:
-                        asyncio.get_running_loop().call_soon(_cancel, task, reason)
+                    if reason := self._ahead.get(turn.id):  # a task that is cancelled before it has begun never begins
+                        asyncio.get_running_loop().call_soon(run.cancel, reason)
                 self._ahead.clear()
                 if len(claimed) < free:
                     self._interrupted.clear()  # what is left of them is somebody else's
@@ -208,7 +217,6 @@ class Worker:
                 self._interrupted[turn.id] = turn
         finally:
             del self._running[turn.id]
-            self._claimed_to_end.pop(turn.id, None)
             self._wake.set()  # its session is free
             if not self._running:
                 self._runs.clear()
@@ -231,9 +239,3 @@ class Worker:
             await self._turns.forgo(turn)
         except StoreError as error:
             log.warning("turn %s counts as if its worker had died: %s", turn.id, traced(error))
-
-
-def _cancel(task: asyncio.Task[None], reason: str) -> None:
-    """Cancel once: a second time would break off the word that the first one has in the reply."""
-    if not task.cancelling():
-        task.cancel(reason)

@@ -33,6 +33,8 @@ _ADVICE = {
     "SQLITE_READONLY": "it can only be read, so see that the bot may write the file, its folder and its disk",
     "SQLITE_CANTOPEN": "see that the bot may read and write the file and its folder",
     "SQLITE_BUSY": "another program writes to the file for long, so see that it ends",
+    "SQLITE_CORRUPT": "the file is damaged, so go back to a copy that is whole",
+    "SQLITE_IOERR": "the disk that it is on is full or fails, so see to it",
     "SQLITE_NOTADB": "the file is something else, so give the bot another DATABASE_URL",
     "DiskFullError": "the server's disk is full, so make room there",
     "ReadOnlySQLTransactionError": "it can only be read, so give the bot a DATABASE_URL of a server that is written to",

@@ -8,7 +8,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from core.errors import StoreError
+from core.errors import SchemaError, StoreError
 from core.store.database import Database
 from core.store.schema import metadata
 
@@ -22,7 +22,8 @@ async def migrate(database: Database) -> list[str]:
         The revisions that were applied, oldest first.
 
     Raises:
-        StoreError: the database cannot be used, or is newer than this version of Parley; it is untouched.
+        SchemaError: the database is newer than this version of Parley; it is untouched.
+        StoreError: it cannot be used.
     """
     async with database.write() as connection:
         return await connection.run_sync(_migrate)
@@ -32,7 +33,8 @@ async def verify(database: Database) -> None:
     """See that a database has what this version works with.
 
     Raises:
-        StoreError: `migrate` has to be run first; or it is damaged, in what way; or it cannot be used.
+        SchemaError: it is damaged, in what way; or newer than this version of Parley.
+        StoreError: `migrate` has to be run first, or it cannot be used.
     """
     async with database.read() as connection:
         lacking = await connection.run_sync(_pending)
@@ -40,7 +42,7 @@ async def verify(database: Database) -> None:
     if lacking:
         raise StoreError(f"DATABASE_URL: the database lacks {len(lacking)} migrations: run `parley migrate`")
     if missing:
-        raise StoreError(f"the database is damaged: it lacks {', '.join(missing)}; go back to a copy that is whole")
+        raise SchemaError(f"the database is damaged: it lacks {', '.join(missing)}; go back to a copy that is whole")
 
 
 def _missing(connection: sa.Connection) -> list[str]:
@@ -59,7 +61,8 @@ async def pending(database: Database) -> list[str]:
     """The revisions that `migrate` would apply, oldest first.
 
     Raises:
-        StoreError: the database cannot be used, or is newer than this version of Parley.
+        SchemaError: the database is newer than this version of Parley.
+        StoreError: it cannot be used.
     """
     async with database.read() as connection:
         return await connection.run_sync(_pending)
@@ -77,7 +80,7 @@ def _pending(connection: sa.Connection) -> list[str]:
     applied = set(MigrationContext.configure(connection).get_current_heads())
     revisions = [script.revision for script in scripts.walk_revisions()]  # newest first, in one line
     if unknown := applied - set(revisions):
-        raise StoreError(
+        raise SchemaError(
             f"the database is at revision {', '.join(sorted(unknown))}, which this version of Parley does not "
             "know: run the version that wrote it, or a newer one"
         )

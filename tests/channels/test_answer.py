@@ -251,7 +251,7 @@ async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
         monkeypatch.setattr(Turns, "end", failing)
         question = await ask(bot)
         await bot.shows(question, lambda texts: texts == ["hello", "the answer"])
-        await asyncio.wait(list(bot.worker._running.values()))
+        await asyncio.wait([run.task for run in bot.worker._running.values()])
         monkeypatch.setattr(Turns, "end", end)
         await slack.say("ada", question.channel, "again", thread_ts=question.ts)
         await bot.shows(question, lambda texts: texts == ["hello", "the answer", "again", "another"])

@@ -258,7 +258,7 @@ class Wired:
         """
         async with self.worker._claiming:
             self.turns._pauses, self.turns._execute = (), _torn  # type: ignore[method-assign]
-            if running := list(self.worker._running.values()):
+            if running := [run.task for run in self.worker._running.values()]:
                 for task in running:
                     task.cancel()
                 await asyncio.wait(running)

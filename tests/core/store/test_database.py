@@ -168,6 +168,16 @@ async def test_a_server_that_hangs_holds_up_no_end(
     assert "they end with the process" in caplog.text
 
 
+async def test_a_server_that_takes_no_connection_or_says_nothing_is_told_with_what_to_do() -> None:
+    said = list[str]()
+    async with await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0) as server:
+        address = f"postgresql+asyncpg://bot@127.0.0.1:{server.sockets[0].getsockname()[1]}/none?timeout=0.1"
+        said.append(str(await refused(Database(address))))
+    said.append(str(await refused(Database(address))))
+    assert said[0].startswith("the database cannot be used (TimeoutError): it does not answer in time")
+    assert said[1].startswith("the database cannot be used (ConnectionRefusedError): nobody listens there")
+
+
 async def test_a_server_that_can_only_be_read_is_told_with_what_to_do_and_found_when_it_is_not(postgres: str) -> None:
     name = sa.make_url(postgres).database
     switch = "SET default_transaction_read_only = off; ALTER DATABASE {} SET default_transaction_read_only = {}"

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from core.errors import StoreError
+from core.errors import SchemaError, StoreError
 from core.store.database import Database
 from core.store.migrate import migrate, pending, verify
 from core.store.schema import metadata
@@ -91,8 +91,9 @@ async def test_a_newer_database_is_named_and_left_alone(database: Database, path
         await connection.execute(sa.text("UPDATE alembic_version SET version_num = 'f00d'"))
     before = tables(path)
     for attempt in (migrate, pending):
-        with pytest.raises(StoreError, match="f00d"):
+        with pytest.raises(SchemaError, match="f00d") as caught:
             await attempt(database)
+        assert not caught.value.retryable
     assert tables(path) == before
 
 
