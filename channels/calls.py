@@ -13,6 +13,7 @@ from channels.channel import Priority
 from channels.pacer import Pacer
 from core import metrics
 from core.errors import SurfaceError
+from core.rounds import room
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +124,7 @@ class Caller:
         """
         outcome = "failed"
         try:
+            await room()  # a request takes long to build, and many may find their places at one moment
             answer = await (send() if within is None else _admitted(send, within, priority))
             outcome = "ok"
             return answer

@@ -8,47 +8,57 @@ from core.store.statement import Statement
 from core.store.upsert import insert_of
 from core.waiting import is_under_way, is_waiting
 
+_TEXT = sa.Text()
+_KEY, _SESSION = sa.bindparam("the_key", type_=_TEXT), sa.bindparam("the_session", type_=_TEXT)
+
 
 def _keeps(dialect: str) -> sa.Insert:
     """Keeps a message of a session that is there, unless it is known; whether others of the session come first.
 
     It is what `Inbox` does step by step, for the usual case and in one statement.
     """
-    text, moment = sa.Text(), inbox.c.sent_at.type
-    key, session = sa.bindparam("the_key", type_=text), sa.bindparam("the_session", type_=text)
-    message = sa.select(
-        key,
-        sessions.c.id,
-        sessions.c.generation,
-        sa.bindparam("the_place", type_=text),
-        sa.bindparam("the_author", type_=text),
-        sa.bindparam("the_message", type_=inbox.c.inbound.type),
-        sa.bindparam("the_sent_at", type_=moment),
-        sa.bindparam("the_accepted_at", type_=moment),
-    ).where(
-        sessions.c.id == session,
-        sessions.c.app == sa.bindparam("the_app", type_=text),
-        sessions.c.user_id == sa.bindparam("the_place", type_=text),
+    there = sa.select(sessions.c.id, sessions.c.generation).where(
+        sessions.c.id == _SESSION,
+        sessions.c.app == sa.bindparam("the_app", type_=_TEXT),
+        sessions.c.user_id == sa.bindparam("the_place", type_=_TEXT),
     )
-    columns = ["event_key", "session", "generation", "place", "author", "inbound", "sent_at", "accepted_at"]
-    told = []
-    if dialect == "postgresql":
-        told.append(sa.func.pg_notify(CHANNEL, sa.bindparam("the_worker", type_=text)))
-    into = insert_of(dialect, inbox).from_select(columns, message.with_for_update())
-    return into.on_conflict_do_nothing().returning(comes_behind(session, key), *told)
+    return _kept(dialect, there.with_for_update())
 
 
 def _begins(dialect: str) -> sa.Insert:
-    """Begins a session that is not there."""
+    """Begins a session that is not there; on PostgreSQL, with its first message, as `_keeps` has it."""
     now = sa.bindparam("the_accepted_at", type_=sessions.c.created_at.type)
     new = {
-        "id": sa.bindparam("the_session", type_=sa.Text),
-        "app": sa.bindparam("the_app", type_=sa.Text),
-        "user_id": sa.bindparam("the_place", type_=sa.Text),
+        "id": _SESSION,
+        "app": sa.bindparam("the_app", type_=_TEXT),
+        "user_id": sa.bindparam("the_place", type_=_TEXT),
         "created_at": now,
         "updated_at": now,
     }
-    return insert_of(dialect, sessions).values(**new).on_conflict_do_nothing()
+    begins = insert_of(dialect, sessions).values(**new).on_conflict_do_nothing()
+    if dialect != "postgresql":
+        return begins
+    begun = begins.returning(sessions.c.id, sessions.c.generation).cte("begun")
+    return _kept(dialect, sa.select(begun.c.id, begun.c.generation))
+
+
+def _kept(dialect: str, session: sa.Select[tuple[str, int]]) -> sa.Insert:
+    """Keeps a message of a session, of which this selects the id and the generation."""
+    moment = inbox.c.sent_at.type
+    message = session.add_columns(
+        _KEY,
+        sa.bindparam("the_place", type_=_TEXT),
+        sa.bindparam("the_author", type_=_TEXT),
+        sa.bindparam("the_message", type_=inbox.c.inbound.type),
+        sa.bindparam("the_sent_at", type_=moment),
+        sa.bindparam("the_accepted_at", type_=moment),
+    )
+    columns = ["session", "generation", "event_key", "place", "author", "inbound", "sent_at", "accepted_at"]
+    told = []
+    if dialect == "postgresql":
+        told.append(sa.func.pg_notify(CHANNEL, sa.bindparam("the_worker", type_=_TEXT)))
+    into = insert_of(dialect, inbox).from_select(columns, message)
+    return into.on_conflict_do_nothing().returning(comes_behind(_SESSION, _KEY), *told)
 
 
 KEPT, BEGUN = Statement(_keeps), Statement(_begins)

@@ -121,8 +121,7 @@ class Inbox:
         }
         rows = await self._database.run(KEPT, **kept)
         if not rows:  # it is the first of its session, or known
-            await self._database.run(BEGUN, **kept)
-            rows = await self._database.run(KEPT, **kept)
+            rows = await self._database.run(BEGUN, **kept) or await self._database.run(KEPT, **kept)
         if not rows:
             async with self._database.write() as connection:
                 await ensure_session(

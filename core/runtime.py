@@ -20,7 +20,9 @@ from google.adk.auth.credential_service.in_memory_credential_service import InMe
 from google.adk.events.event import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.telemetry.context import ContentCapturingMode, TelemetryConfig
 from google.genai import types
+from opentelemetry import trace
 
 from core.artifacts import Artifacts, Made
 from core.asks import Ask, Decision, asks_in, behind, telling
@@ -48,6 +50,14 @@ _INVENTED_AGENT = re.compile(
     r"failed to find agent: (?P<a>[^\s.,]+)"
     r"|Transfer target agent '(?P<b>[^']+)' not found"
     r"|Agent (?P<c>\S+) not found in the agent tree"
+)
+
+#: What ADK is told of a run of which no trace is made. Told nothing, it asks the environment anew for each piece of a
+#: reply, and lays out what nobody collects.
+_UNTRACED = TelemetryConfig(
+    genai_semconv_stability_opt_in="stable",
+    capture_message_content=ContentCapturingMode.NO_CONTENT,
+    adk_experimental_telemetry_opt_in=False,
 )
 
 #: Threads for tools that are plain functions; ADK would run those on the event loop.
@@ -228,7 +238,7 @@ class AgentRuntime:
             runner.artifact_service = self._artifacts.of(run_id, generation, fence)
         if isinstance(self._memory, Memories):
             runner.memory_service = self._memory.of(session_id, generation, fence)
-        message: types.Content = types.UserContent(parts=[types.Part(text=text), *media])
+        message = types.Content(role="user", parts=[types.Part(text=text), *media])
         steps = Steps(self._lines)
         config = ChosenRun(
             model=model,
@@ -236,6 +246,7 @@ class AgentRuntime:
             streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
             max_llm_calls=self.max_llm_calls,
             tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
+            telemetry=None if trace.get_current_span().is_recording() else _UNTRACED,
         )
         try:
             if run_id is not None:

@@ -10,20 +10,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
-from sqlalchemy.engine import Dialect
-from sqlalchemy.sql.elements import ClauseElement
 
-from channels import words
-from core import prices
-from core.store.statement import Prepared, Statement
 from sandbox.postgres import PostgresSandbox
-from tests import tables, trust
+from tests import once, tables
 from tests.zygote import Zygote
 
 #: How often Python's collector looks through what there is, if it is not told otherwise.
@@ -46,12 +40,25 @@ def outage(pytestconfig: pytest.Config) -> float:
 
 def pytest_xdist_auto_num_workers() -> int:
     """How many run tests at once: more than there are cores, since tests wait half of their time."""
-    return (os.cpu_count() or 1) * 3 // 2
+    return (os.cpu_count() or 1) * 2
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first, so that no worker is left alone with it in the end."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes long comes first, so that no worker is left alone with it in the end: each has its share of it, at the
+    beginning of the part of all tests that xdist gives it.
+    """
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = iter([item for item in items if not item.get_closest_marker("long")])
+    left = len(items)
+    items.clear()
+    for number in range(workers):
+        size = left // (workers - number)
+        left -= size
+        mine = long[number::workers]
+        items += [*mine, *islice(others, max(0, size - len(mine)))]
+    items += others
 
 
 def pytest_collection_finish() -> None:
@@ -70,31 +77,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _once_for_all() -> Iterator[None]:
-    """What each process does once is done once for all tests: certificates and prices are read, statements compiled,
-    and whoever registers commands asks what is spoken.
-    """
-    prepared, known = Statement.prepared, dict[tuple[Statement, str], Prepared]()
-    compiled = ClauseElement._compile_w_cache
-    caches = dict[str, tuple[Dialect, dict[Any, Any]]]()
-
-    def once(self: Statement, dialect: Dialect) -> Prepared:
-        key = (self, dialect.name)
-        if key not in known:
-            known[key] = prepared(self, dialect)
-        return known[key]
-
-    def once_by_all(self: ClauseElement, dialect: Dialect, **how: Any) -> Any:
-        """Engines keep to themselves what they have compiled, and each test has one."""
-        dialect, how["compiled_cache"] = caches.setdefault(dialect.name, (dialect, {}))
-        return compiled(self, dialect, **how)
-
-    read, read_once = prices._read, cache(prices._read)
+    """For all tests."""
     with pytest.MonkeyPatch.context() as patch:
-        trust.share(patch.setattr)
-        patch.setattr(prices, "_read", lambda file: (read_once if file == prices._OURS else read)(file))
-        patch.setattr(words, "spoken", cache(words.spoken))
-        patch.setattr(Statement, "prepared", once)
-        patch.setattr(ClauseElement, "_compile_w_cache", once_by_all)
+        once.share(patch.setattr)
         yield
 
 
@@ -130,11 +115,10 @@ def zygote() -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def python(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def python(zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What stands where `python` would, and where `sys.executable` does: what it is asked for is forked."""
-    stands = zygote.stand_in(tmp_path_factory.mktemp("python"))
-    monkeypatch.setattr(sys, "executable", str(stands))
-    return stands
+    monkeypatch.setattr(sys, "executable", str(zygote.python))
+    return zygote.python
 
 
 @pytest.fixture

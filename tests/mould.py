@@ -3,7 +3,7 @@
 import os
 import runpy
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def live(
@@ -13,7 +13,7 @@ def live(
     typed: str = "",
     log: str = "",
     terminal: str = "",
-    asked: tuple[str, str, str, *tuple[str, ...]] | None = None,
+    asked: Sequence[str] = (),
 ) -> None:
     """Run a command in `folder`, with `settings` in its environment: at a terminal, if there is one, or else with
     `typed` in its standard input.
@@ -23,11 +23,11 @@ def live(
     """
     os.chdir(folder)
     os.environ.update(settings)
-    if asked is not None:
+    if asked:
         source, sink, module, *arguments = asked
         _stand(os.open(source, os.O_RDONLY), 0)
         _stand(os.open(sink, os.O_WRONLY | os.O_APPEND), 1, 2)
-        sys.path.insert(0, folder)
+        sys.path[:0] = [folder, *os.environ.get("PYTHONPATH", folder).split(os.pathsep)]
         sys.argv = [module, *arguments]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         return

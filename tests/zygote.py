@@ -26,7 +26,6 @@ from typing import Any, Self
 import httpcore2
 
 from sandbox.environment import inherited
-from tests import trust
 
 #: Seconds that the imports may take.
 WARM_TIMEOUT = 120.0
@@ -84,22 +83,30 @@ class Zygote:
 
     Args:
         mould: the module whose function `live` is what is forked; it is imported before the program is.
+        databases: those of PostgreSQL that the program is rehearsed on, with all tables, beside one of SQLite.
+
+    Attributes:
+        python: is asked for `-m MODULE`, as `python` is, and has that forked.
 
     Raises:
         RuntimeError: it is not warm in time.
     """
 
-    def __init__(self, mould: str) -> None:
-        self._mould = mould
+    def __init__(self, mould: str, *databases: str) -> None:
+        self._asked = [mould, *databases]
         self._folder = tempfile.TemporaryDirectory(prefix="parley-zygote-")
         self._socket = f"{self._folder.name}/socket"
+        self.python = Path(self._folder.name, "python")
+        words = shlex.join([sys.executable, "-IS", str(FORKED), self._socket])
+        self.python.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        self.python.chmod(0o755)
 
     def __enter__(self) -> Self:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self._socket)
             listener.listen()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, self._mould, str(listener.fileno())],
+                [sys.executable, "-m", __name__, str(listener.fileno()), str(self.python), *self._asked],
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -119,14 +126,6 @@ class Zygote:
         self._process.communicate()
         self._folder.cleanup()
 
-    def stand_in(self, folder: Path) -> Path:
-        """Put a `python` into `folder` that is asked for `-m MODULE`, and has that forked."""
-        python = folder / "python"
-        words = [sys.executable, "-IS", str(FORKED), self._socket]
-        python.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-        python.chmod(0o755)
-        return python
-
     async def live(self, **order: Any) -> Life:
         """Start a process, and let it `live` with this."""
         reader, writer = await asyncio.open_unix_connection(self._socket)
@@ -134,7 +133,7 @@ class Zygote:
         return Life(int(await reader.readline()), reader, writer)
 
 
-def _warm(mould: str) -> Callable[..., None]:
+def _warm(python: str, mould: str, *databases: str) -> Callable[..., None]:
     """Import what the program would import, and run what it would run once."""
     live: Callable[..., None] = import_module(mould).live
     # behind what the mould does to imports, as all of these
@@ -144,10 +143,19 @@ def _warm(mould: str) -> Callable[..., None]:
 
     for module in LATE:
         import_module(module)
-    trust.share()
+    from tests import once  # noqa: PLC0415
+    from tests.rehearsal import rehearse  # noqa: PLC0415
+
+    once.share()
     httpcore2.default_ssl_context(_trust_env=True)  # as a client does
     asyncio.run(warm_up())
-    gc.collect()
+    for database in ("", *databases):
+        asyncio.run(rehearse(database))
+    sys.executable = python  # what a program starts itself is forked, too
+    gc.unfreeze()
+    gc.collect()  # of loops that are gone, the threads end
+    for thread in threading.enumerate()[1:]:
+        thread.join(1.0)
     gc.freeze()
     assert threading.active_count() == 1, "a thread would not be there in what is forked"
     return live
@@ -193,7 +201,7 @@ def _keep(connection: socket.socket, live: Callable[..., None]) -> None:
 
 
 if __name__ == "__main__":
-    life = _warm(sys.argv[1])
+    life = _warm(*sys.argv[2:])
     sys.stdout.write("warm\n")
     sys.stdout.flush()
-    _serve(socket.socket(fileno=int(sys.argv[2])), life)
+    _serve(socket.socket(fileno=int(sys.argv[1])), life)

@@ -135,16 +135,18 @@ class DiscordApi:
 
         async def send() -> Said:
             view: Any = view_of(controls)
-            message = await self._client.get_partial_messageable(channel).send(
-                text,
-                reference=reference,
-                nonce=_nonce(name),
-                allowed_mentions=NO_MENTIONS,
-                suppress_embeds=True,
-                silent=self._silent,
-                view=view,
+            said = await self._taking.taken(
+                self._client.get_partial_messageable(channel).send(
+                    text,
+                    reference=reference,
+                    nonce=_nonce(name),
+                    allowed_mentions=NO_MENTIONS,
+                    suppress_embeds=True,
+                    silent=self._silent,
+                    view=view,
+                )
             )
-            return Said(message.id, message.content)
+            return Said(int(said["id"]), said["content"])
 
         return await self.call(
             "post", send, self.posts(channel), priority=priority, is_admitted=is_admitted, found=found
@@ -217,7 +219,8 @@ class DiscordApi:
         """Let a message have these files, and no others."""
 
         async def send() -> None:
-            await self._message(channel, message).edit(attachments=sent(files), allowed_mentions=NO_MENTIONS)
+            place = self._message(channel, message)
+            await self._taking.taken(place.edit(attachments=sent(files), allowed_mentions=NO_MENTIONS))
 
         await self.call("attach", send, self.edits(channel), priority=Priority.FINAL)
 

@@ -25,8 +25,8 @@ class Told:
     seconds: float
 
 
-#: Set as soon as Discord has taken the call that is made in this context, if that was the last one of its window.
-LAST_TAKEN: ContextVar[asyncio.Event] = ContextVar("LAST_TAKEN")
+#: Has the answer to the call that is made in this context, as soon as Discord has taken it.
+TAKEN: ContextVar[asyncio.Future[bytes]] = ContextVar("TAKEN")
 
 
 def tracing(learn: Callable[[str, str, Told], None]) -> aiohttp.TraceConfig:
@@ -37,8 +37,8 @@ def tracing(learn: Callable[[str, str, Told], None]) -> aiohttp.TraceConfig:
     """
 
     async def ended(_session: aiohttp.ClientSession, _context: Any, end: aiohttp.TraceRequestEndParams) -> None:
-        headers = end.response.headers
-        if end.response.status == 429 and "Via" in headers and float(headers.get("Retry-After", "0")) <= LONG_WAIT:
+        response, headers = end.response, end.response.headers
+        if response.status == 429 and "Via" in headers and float(headers.get("Retry-After", "0")) <= LONG_WAIT:
             metrics.platform_calls.add(1, {"channel": "discord", "method": end.method, "outcome": "limited"})
         with suppress(KeyError, ValueError):
             told = Told(
@@ -47,8 +47,8 @@ def tracing(learn: Callable[[str, str, Told], None]) -> aiohttp.TraceConfig:
                 float(headers["X-RateLimit-Reset-After"]),
             )
             learn(end.method, end.url.path, told)
-            if not told.left and end.response.status < 300 and (taken := LAST_TAKEN.get(None)) is not None:
-                taken.set()
+        if response.status < 300 and (taken := TAKEN.get(None)) is not None and not taken.done():
+            taken.set_result(await response.read())
 
     trace = aiohttp.TraceConfig()
     trace.on_request_end.append(ended)

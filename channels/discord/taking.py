@@ -1,37 +1,35 @@
 """Calls that Discord has taken, and discord.py still holds."""
 
 import asyncio
+import json
 from collections.abc import Coroutine
 from contextvars import copy_context
 from typing import Any
 
-from channels.discord.headers import LAST_TAKEN
+from channels.discord.headers import TAKEN
 
 
 class Taking:
     """Waits for calls to take effect, and for no longer.
 
-    discord.py lets who has made the last call of a window wait, when it has taken effect, until that is over; here,
-    whoever wants to make the next one does.
+    discord.py keeps who has made a call, when it has taken effect, until the window is over in which it was the last
+    one, or in which those under way leave no other; here, whoever wants to make the next one waits.
     """
 
     def __init__(self) -> None:
         self._resting = set[asyncio.Task[Any]]()
 
-    async def taken(self, call: Coroutine[Any, Any, Any]) -> None:
-        """Wait until Discord has taken `call`; what it raises until then is raised."""
-        taken, context = asyncio.Event(), copy_context()
-        context.run(LAST_TAKEN.set, taken)
+    async def taken(self, call: Coroutine[Any, Any, Any]) -> Any:
+        """What Discord answers to `call`, as soon as it has taken it; what is raised until then is raised."""
+        taken, context = asyncio.get_running_loop().create_future(), copy_context()
+        context.run(TAKEN.set, taken)
         calling = asyncio.create_task(call, name="call", context=context)
         self._resting.add(calling)
         calling.add_done_callback(self._rested)
-        waiting = asyncio.create_task(taken.wait(), name="taken")
-        try:
-            await asyncio.wait([calling, waiting], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-        if not taken.is_set():
+        await asyncio.wait([calling, taken], return_when=asyncio.FIRST_COMPLETED)
+        if not taken.done():
             calling.result()
+        return json.loads(taken.result())
 
     async def aclose(self) -> None:
         """Wait for nothing more."""

@@ -246,8 +246,10 @@ def _with_parts(event: Event, parts: list[types.Part], renamed: dict[str, str]) 
 
 def _has_calls(event: Event) -> bool:
     """Whether it holds a call or an answer to one."""
-    parts = (event.content and event.content.parts) or ()
-    return any(part.function_call or part.function_response for part in parts)
+    for part in (event.content and event.content.parts) or ():  # noqa: SIM110 - `any` takes three times as long
+        if part.function_call or part.function_response:
+            return True
+    return False
 
 
 def _call_ids(event: Event) -> list[str]:

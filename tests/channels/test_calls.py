@@ -1,4 +1,5 @@
 import asyncio
+import time
 
 import pytest
 
@@ -7,6 +8,7 @@ from channels.budget import Window
 from channels.calls import Caller, PassingError, RefusedError, as_long_as, soon
 from channels.channel import Priority
 from core.errors import SurfaceError, TurnLostError
+from core.rounds import ENOUGH
 
 WINDOW = Window(calls=100, seconds=0.1)
 
@@ -142,6 +144,28 @@ async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no
     assert platform.calls == 2
     assert platform.caller.budget("another", WINDOW).left == 1.0
     assert await platform.call(key="another") == "sent"
+
+
+async def test_of_many_calls_whose_places_are_free_at_one_moment_only_some_are_made_in_one_round() -> None:
+    caller, made, count = Caller("test"), list[int](), 0
+
+    async def send() -> None:
+        made.append(count)
+        until = time.thread_time() + ENOUGH * 0.6
+        while time.thread_time() < until:
+            pass
+
+    async def rounds() -> None:
+        nonlocal count
+        while len(made) < 20:
+            count += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        tasks.create_task(rounds())
+        for _ in range(20):
+            tasks.create_task(caller.call("post", send, caller.budget("key", WINDOW)))
+    assert max(map(made.count, made)) <= 2, "two of them are enough for a round"
 
 
 async def test_a_call_that_is_made_once_is_not_made_again_and_says_what_failed() -> None:

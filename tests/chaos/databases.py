@@ -7,12 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import sqlalchemy as sa
-
-from core.store.database import Database
-from core.store.migrate import migrate
-from core.store.schema import metadata
 from sandbox.postgres import PostgresSandbox
+from tests import tables
 from tests.chaos.stage import LendDatabase
 from tests.conftest import driven
 
@@ -24,7 +20,7 @@ async def sqlite(folder: Path) -> LendDatabase:
         folder: for the file that all are copies of.
     """
     template = folder / "template.db"
-    await _fill(_sqlite(template))
+    await tables.migrated(_sqlite(template))
 
     @asynccontextmanager
     async def lend(place: Path) -> AsyncIterator[str]:
@@ -37,7 +33,7 @@ async def sqlite(folder: Path) -> LendDatabase:
 async def postgres(server: PostgresSandbox) -> LendDatabase:
     """They are on `server`; what is given back is emptied and lent again."""
     template, free = f"template_{uuid.uuid4().hex}", list[str]()
-    await _fill(driven(await asyncio.to_thread(server.create, template)))
+    await tables.migrated(driven(await asyncio.to_thread(server.create, template)))
 
     @asynccontextmanager
     async def lend(_place: Path) -> AsyncIterator[str]:
@@ -46,24 +42,18 @@ async def postgres(server: PostgresSandbox) -> LendDatabase:
         else:
             url = driven(await asyncio.to_thread(server.create, f"chaos_{uuid.uuid4().hex}", template=template))
         yield url
-        await _empty(url)
+        await tables.empty(url)
         free.append(url)
 
     return lend
 
 
-async def _fill(url: str) -> None:
-    database = Database(url)
-    await migrate(database)
-    await database.aclose()
-
-
-async def _empty(url: str) -> None:
-    database = Database(url)
-    async with database.write() as connection:
-        for table in reversed(metadata.sorted_tables):
-            await connection.execute(sa.delete(table))
-    await database.aclose()
+def rehearsed(server: PostgresSandbox) -> str:
+    """One for a zygote, as a setting."""
+    url = server.create("rehearsed")
+    with asyncio.Runner() as runner:
+        runner.run(tables.migrated(driven(url)))
+    return url
 
 
 def _sqlite(path: Path) -> str:

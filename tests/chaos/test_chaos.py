@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
 from tests.chaos.campaign import Tried
 from tests.chaos.report import table
@@ -23,8 +24,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on a machine that i
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote(MOULD) as process:
+def zygote(postgres_server: PostgresSandbox) -> Iterator[Zygote]:
+    with Zygote(MOULD, databases.rehearsed(postgres_server)) as process:
         yield process
 
 

@@ -76,6 +76,17 @@ async def test_who_makes_the_last_call_of_a_window_does_not_wait_for_its_end(on:
     await on.api.aclose()
 
 
+async def test_of_replies_that_use_up_a_window_together_none_waits_for_its_end(
+    server: DiscordSandbox, api: DiscordApi
+) -> None:
+    shown = [Shown(server, api, await server.say("ada", "general", "question")) for _ in range(5)]
+    async with asyncio.timeout(4):
+        await asyncio.gather(*(one.show("…", priority=Priority.PROGRESS) for one in shown))
+        await asyncio.gather(*(one.show("answer") for one in shown))
+    assert shown[0].texts == ["answer"] * 5
+    await api.aclose()
+
+
 async def test_a_placeholder_grows_into_the_answer(on: Shown) -> None:
     assert await on.show("…", priority=Priority.PROGRESS)
     assert await on.show("It", priority=Priority.TICK)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from bot import sandbox
 from bot.settings import load
 from sandbox.environment import inherited
 from sandbox.models import Asked, ScriptedOpenAI, Turn
+from tests.zygote import Zygote
 
 ROOT = Path(__file__).parents[3]
 
@@ -88,7 +90,7 @@ async def sandboxed(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+async def stage(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> AsyncIterator[Stage]:
     chromium()
     folder = tmp_path_factory.mktemp("sandbox")
     (folder / "shop.py").write_text(TOOLS)
@@ -101,6 +103,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ.keys() - inherited().keys():
             patch.delenv(name)
+        patch.setattr(sys, "executable", str(zygote.python))
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{folder}")
         async with ScriptedOpenAI(answer) as model:
             settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "TOOLS": "shop:refund"}
@@ -127,7 +130,7 @@ async def browser() -> AsyncIterator[Browser]:
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
     """A window at the page, with the bot connected; it must not complain of anything."""
-    context = await browser.new_context(viewport={"width": 1440, "height": 860})
+    context = await browser.new_context(viewport={"width": 1440, "height": 860}, reduced_motion="reduce")
     context.set_default_timeout(PATIENCE)
     page = await context.new_page()
     complaints: list[str] = []

@@ -30,6 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("python")
 async def test_a_fault_of_the_agent_is_shown_and_mended_while_the_page_stays(folder: Path) -> None:
     async with (
         sandboxed(str(folder)) as (address, told),

@@ -1,0 +1,38 @@
+"""What each process of the program does once is done once for all that share one, or are forked from it."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.elements import ClauseElement
+
+from channels import words
+from core import prices
+from core.store.statement import Prepared, Statement
+from tests import trust
+
+
+def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
+    """Certificates and prices are read, statements compiled, and whoever registers commands asks what is spoken."""
+    prepared, known = Statement.prepared, dict[tuple[Statement, str], Prepared]()
+    compiled = ClauseElement._compile_w_cache
+    caches = dict[str, tuple[Dialect, dict[Any, Any]]]()
+
+    def once(self: Statement, dialect: Dialect) -> Prepared:
+        key = (self, dialect.name)
+        if key not in known:
+            known[key] = prepared(self, dialect)
+        return known[key]
+
+    def once_by_all(self: ClauseElement, dialect: Dialect, **how: Any) -> Any:
+        """Engines keep to themselves what they have compiled, and each test has one."""
+        dialect, how["compiled_cache"] = caches.setdefault(dialect.name, (dialect, {}))
+        return compiled(self, dialect, **how)
+
+    read, read_once = prices._read, cache(prices._read)
+    trust.share(patch)
+    patch(prices, "_read", lambda file: (read_once if file == prices._OURS else read)(file))
+    patch(words, "spoken", cache(words.spoken))
+    patch(Statement, "prepared", once)
+    patch(ClauseElement, "_compile_w_cache", once_by_all)

@@ -1,0 +1,70 @@
+"""The program's work, done once before there are processes that do it: what is made at the first time is there then."""
+
+import asyncio
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from bot import app
+from bot.settings import load
+from sandbox.discord import DiscordSandbox
+from sandbox.models import ScriptedOpenAI
+from sandbox.slack import SlackSandbox
+from tests.acceptance.platforms import Discord, Platform, Slack, Talk
+from tests.chaos import verdict
+from tests.chaos.scenario import TOOLS, Model, converse
+
+
+async def rehearse(database: str = "") -> None:
+    """Run the program on both platforms, with people who talk to it.
+
+    Args:
+        database: its URL; by default, one of SQLite that the program makes.
+    """
+    model = Model()
+    async with ScriptedOpenAI(model.answer) as scripted, SlackSandbox() as slack, DiscordSandbox() as discord:
+        platforms: list[Platform] = [Slack(slack), Discord(discord)]
+        settings = {name: value for platform in platforms for name, value in platform.settings.items()}
+        settings |= {"MODEL": "openai/scripted", "OPENAI_BASE_URL": scripted.base_url, "METRICS": "off", "PORT": "0"}
+        settings |= {"TOOLS": ",".join(f"tests.chaos.till:{tool}" for tool in TOOLS)}
+        settings |= {"DATABASE_URL": database}
+        with _elsewhere(), _silently(), patch.dict(os.environ, settings):
+            stop = asyncio.Event()
+            running = asyncio.create_task(app.run(load(), stop))
+            try:
+                await asyncio.gather(*(_talk(platform, platform.talk(), model) for platform in platforms))
+            finally:
+                stop.set()
+                await running
+
+
+async def _talk(platform: Platform, talk: Talk, model: Model) -> None:
+    def is_answered() -> bool:
+        return verdict.is_whole(platform.name, [reply.text for reply in talk.replies()])
+
+    await converse(platform, talk, model.heard[platform.name], is_answered)
+
+
+@contextmanager
+def _silently() -> Iterator[None]:
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@contextmanager
+def _elsewhere() -> Iterator[None]:
+    """In a folder that is gone in the end."""
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="parley-rehearsal-") as folder:
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(here)
