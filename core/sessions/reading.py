@@ -7,10 +7,12 @@ written has none of that.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import SchemaValidator
+from pydantic_core import SchemaError, SchemaValidator
 
 from core.late import Late
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from google.adk.events.event import Event
 else:
     Event = Late("google.adk.events.event", "Event")
+
+log = logging.getLogger(__name__)
 
 _FOR_CALLERS = {"_accept_convenience_kwargs", "_check_field_type_mismatches"}
 
@@ -28,14 +32,18 @@ def read(event: str) -> Event:
     Raises:
         ValueError: it is none.
     """
-    read: Event = _reader().validate_json(event)
-    return read
+    return _reader()(event)
 
 
 @cache
-def _reader() -> SchemaValidator:
-    # the classes' own validators, which are what pydantic would put in the place of their schemas, are not wanted
-    return SchemaValidator(_without_callers(Event.__pydantic_core_schema__), _use_prebuilt=False)
+def _reader() -> Callable[[str], Event]:
+    try:
+        # the classes' own validators, which are what pydantic would put in the place of their schemas, are not wanted
+        lean = SchemaValidator(_without_callers(Event.__pydantic_core_schema__), _use_prebuilt=False)
+    except (AttributeError, TypeError, SchemaError) as error:  # a pydantic, or an ADK, of another make
+        log.warning("events are read as their class reads them, which takes three times as long: %s", error)
+        return Event.model_validate_json
+    return lean.validate_json
 
 
 def _without_callers(schema: Any) -> Any:

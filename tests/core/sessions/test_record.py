@@ -8,7 +8,7 @@ from google.genai import types
 from hypothesis import given
 from pydantic import BaseModel
 
-from core.sessions import record
+from core.sessions import reading, record
 from core.sessions.rebuilding import Rebuilder
 from core.sessions.record import INLINE_BYTES, Row
 from tests.core.sessions import strategies
@@ -42,6 +42,19 @@ def test_an_event_is_read_as_the_class_of_adk_reads_it(event: Event) -> None:
     text = record.to_row(event).event
     assert text is not None
     assert told(record.parsed(text, 0)) == told(Event.model_validate_json(text))
+
+
+def test_where_the_schema_is_of_another_make_an_event_is_read_as_its_class_reads_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def of_another_make(*_: Any, **__: Any) -> Any:
+        raise TypeError("no such argument")
+
+    monkeypatch.setattr(reading, "SchemaValidator", of_another_make)
+    monkeypatch.setattr(reading, "_reader", reading._reader.__wrapped__)  # which has not read anything yet
+    event = Event(author="bot", content=types.Content(parts=[types.Part(text="hello")]))
+    assert record.parsed(record.to_row(event).event, 0) == event
+    assert "events are read as their class reads them" in caplog.text
 
 
 def told(value: Any) -> Any:
