@@ -86,7 +86,7 @@ class Zygote:
         databases: those of PostgreSQL that the program is rehearsed on, with all tables, beside one of SQLite.
 
     Attributes:
-        python: is asked for `-m MODULE`, as `python` is, and has that forked.
+        python: what is asked for `-m MODULE`, as `python` is, and has that forked; asked for all else, it is Python.
 
     Raises:
         RuntimeError: it is not warm in time.
@@ -97,8 +97,8 @@ class Zygote:
         self._folder = tempfile.TemporaryDirectory(prefix="parley-zygote-")
         self._socket = f"{self._folder.name}/socket"
         self.python = Path(self._folder.name, "python")
-        words = shlex.join([sys.executable, "-IS", str(FORKED), self._socket])
-        self.python.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        own, words = shlex.quote(sys.executable), shlex.join(["-IS", str(FORKED), self._socket])
+        self.python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {own} "$@"\nexec {own} {words} "$@"\n')
         self.python.chmod(0o755)
 
     def __enter__(self) -> Self:
