@@ -146,7 +146,7 @@ async def _hearing(settings: Settings, server: Server) -> AsyncIterator[Hearing]
         prices = Prices(settings.prices_file)
         spending = Spending(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
-        await retried(lease.take, what="the lease")
+        await retried(lease.take, what="the lease", pauses=BEGIN_PAUSES)
         stack.push_async_callback(lease.give_up)
         await stack.enter_async_context(beside(lease.keep(), name="lease"))
         pruning = Pruning(database, days=settings.turns_kept_days)

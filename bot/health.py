@@ -5,6 +5,7 @@ import logging
 from collections.abc import Collection, Coroutine
 
 from channels.channel import Channel
+from core import clock
 from core.errors import DeafError, StoreError
 from core.secrets import traced
 from core.store.database import Database
@@ -65,19 +66,20 @@ class Health:
 
     async def _watch_channels(self, channels: Collection[Channel]) -> None:
         """By a clock of its own: that of the day may be set, and a machine may have slept."""
-        now = asyncio.get_running_loop().time
-        lives = {channel: (channel.heard_at(), now()) for channel in channels}
+        lives = {channel: (channel.heard_at(), clock.now()) for channel in channels}
         tries = dict.fromkeys(channels, 0)
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for channel, (heard_at, since) in lives.items():
                 if channel.heard_at() != heard_at or not heard_at:  # or it has not been meant to hear by now
-                    lives[channel], tries[channel] = (channel.heard_at(), now()), 0
+                    lives[channel], tries[channel] = (channel.heard_at(), clock.now()), 0
                     self._note(channel.name)
                     continue
-                overdue = now() - since - channel.pulse
+                overdue = clock.now() - since - channel.pulse
                 if overdue > self._limit:
-                    raise DeafError(f"{channel.name}: there was no sign of life for {now() - since:.0f} s; ending")
+                    raise DeafError(
+                        f"{channel.name}: there was no sign of life for {clock.now() - since:.0f} s; ending"
+                    )
                 if overdue > self._patience * (tries[channel] + 1):
                     tries[channel] += 1
                     self._note(channel.name, f"{channel.name}: there is no sign of life")

@@ -46,8 +46,8 @@ MOST_ATTEMPTS = 3
 #: What is said of a turn that is ended, by the reason.
 _LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
 
-#: Seconds that a shutdown waits for tools.
-TOOL_SECONDS = 3.0
+#: A whole answer, the files that come with it, and what people are asked for below it.
+_Answer = tuple[str, Sequence[File], Sequence[Approval]]
 
 
 @dataclass(slots=True)
@@ -58,14 +58,14 @@ class _AtWork:
         reply: from when it grows.
         clerk: from when its agent is asked.
         is_revised: whether what it answers was edited meanwhile.
-        answer: the whole answer and the files that come with it, from when it is kept, if nothing was asked for.
+        answer: from when it is kept.
     """
 
     delays: Delays
     reply: Reply | None = None
     clerk: Clerk | None = None
     is_revised: bool = False
-    answer: tuple[str, Sequence[File]] | None = None
+    answer: _Answer | None = None
 
 
 class Answerer:
@@ -223,15 +223,16 @@ class Answerer:
 
     async def _in_reply(self, turn: Turn, reply: Reply, language: Language) -> None:
         try:
-            asked = await self._approvals.asked(turn.id) if turn.text is not None else []
-            if turn.text is not None and (turn.cancel is None or (turn.cancel == turns.RESET and not asked)):
-                await language.known()
+            if turn.text is not None:
                 files = await made(self._runtime, turn.session_id, turn.origin)
-                await self._show(turn, reply, turn.text, files, asked)
-            elif turn.cancel is not None:
+                self._at_work[turn.id].answer = turn.text, files, await self._approvals.asked(turn.id)
+            if turn.cancel is not None:
                 await language.known()
                 reply.replace(turn.text or turn.said)
                 await self._cancelled(turn, reply, turn.cancel)
+            elif (answer := self._at_work[turn.id].answer) is not None:
+                await language.known()
+                await self._show(turn, reply, answer)
             elif isinstance(admitted := self._admitted(turn), Turn):
                 await self._run(admitted, reply, language)
             else:
@@ -284,7 +285,7 @@ class Answerer:
             return await self._close(turn, reply, sentence, "failed", cause_of(error))
         if asked is None:
             return await self._cancelled(turn, reply, turns.ANEW)
-        return await self._show(turn, reply, text, files, asked)
+        return await self._show(turn, reply, (text, files, asked))
 
     async def _agent_said(self, turn: Turn, reply: Reply, clerk: Clerk) -> StreamEvent:
         """Feed the reply with what the agent says, to its end. What hands the turn back lets tools at work end."""
@@ -294,7 +295,7 @@ class Answerer:
             return await asyncio.shield(saying)
         except asyncio.CancelledError as stop:
             if stop.args in ((turns.SHUTDOWN,), (turns.ANEW,)):
-                await tools.rest(TOOL_SECONDS)
+                await tools.rest()
             raise
         finally:
             saying.cancel()
@@ -347,8 +348,8 @@ class Answerer:
     async def _cancelled(self, turn: Turn, reply: Reply, reason: str) -> None:
         """End what was cancelled, or leave it to another worker."""
         match reason:
-            case turns.RESET if (answer := self._at_work[turn.id].answer) is not None:  # nothing of it was stopped
-                await self._show(turn, reply, *answer, asked=())
+            case turns.RESET if (answer := self._at_work[turn.id].answer) and not answer[-1]:  # it is whole
+                await self._show(turn, reply, answer)
             case turns.RESET | turns.STOP | turns.WITHDRAWN:
                 await self._close(turn, reply, _LAST_WORDS[reason], "cancelled", reason)
             case turns.SHUTDOWN:
@@ -377,12 +378,10 @@ class Answerer:
             await reply.close(said, ending=say(sentence), controls=controls)
         await self._turns.end(turn, state, error=cause, receipt=self._receipt(turn))
 
-    async def _show(
-        self, turn: Turn, reply: Reply, text: str, files: Sequence[File], asked: Sequence[Approval]
-    ) -> None:
+    async def _show(self, turn: Turn, reply: Reply, answer: _Answer) -> None:
         """Show the final text, and below it, each in a message of its own, what people are asked for."""
+        text, files, asked = self._at_work[turn.id].answer = answer
         controls = self._under(turn, reply.say, frozenset() if asked else self._extras)
-        self._at_work[turn.id].answer = None if asked else (text, files)
         await reply.close(text, controls=controls, files=files)
         self._at_work[turn.id].delays.ended()
         for approval in asked:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from channels.budget import Budget, Window
 from channels.channel import Priority
 from channels.pacer import Pacer
-from core import metrics
+from core import clock, metrics
 from core.errors import SurfaceError
 from core.rounds import room
 
@@ -52,7 +52,7 @@ def soon(seconds: float) -> Iterator[None]:
     """What is called within is of use within so many seconds, and then no more: what is likely to find no place in
     its budget until then fails at once.
     """
-    token = _due.set(_now() + seconds)
+    token = _due.set(clock.now() + seconds)
     try:
         yield
     finally:
@@ -203,7 +203,7 @@ async def _place(budget: Budget, priority: Priority, *, after: float = 0.0) -> N
     Raises:
         NoRoomError: there is none in time.
     """
-    if (due := _due.get()) != inf and not budget.has_room(priority, due - _now()):
+    if (due := _due.get()) != inf and not budget.has_room(priority, due - clock.now()):
         raise NoRoomError("the platform's limit leaves no room for it in time")
 
     async def wait() -> None:
@@ -235,7 +235,3 @@ async def _admitted(send: Callable[[], Awaitable[T]], budget: Budget, priority: 
         return await send()
     finally:
         budget.answered()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

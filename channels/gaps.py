@@ -14,6 +14,7 @@ from math import inf
 from weakref import WeakValueDictionary
 
 from channels.intake import Call
+from core import clock
 from core.errors import ParleyError, StoreError
 from core.places import Place, Places
 from core.secrets import traced
@@ -168,7 +169,7 @@ class Gaps:
             StoreError: it is not kept yet, and will be as soon as that can be done.
         """
         if call.command is None:
-            until = _now() + BEHIND_SECONDS
+            until = clock.now() + BEHIND_SECONDS
             async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
                 await self._look_before({call.inbound.place}, until)
                 await self._take_behind(call)
@@ -275,7 +276,7 @@ class Gaps:
         its session; what never can be, by its own fault, holds up nothing.
         """
         places = {call.inbound.place for call in self._missed.values() if call.command is None}
-        await self._look_before(places, _now() + BEHIND_SECONDS)
+        await self._look_before(places, clock.now() + BEHIND_SECONDS)
         failure: Exception | None = None
         held = set[str]()
         for call in sorted(self._missed.values(), key=_at):
@@ -392,7 +393,3 @@ async def _failure(work: Callable[[], Awaitable[None]]) -> str:
 def _at(call: Call) -> float:
     """When it was said."""
     return call.inbound.sent_at
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

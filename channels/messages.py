@@ -12,6 +12,7 @@ from channels.budget import Budget
 from channels.calls import RefusedError
 from channels.channel import LAST_WORDS, Button, Chunk, File, FileRefusedError, Limits, Plan, Priority, Record
 from channels.receipts import Address, Receipts
+from core import clock
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class MessageSurface(ABC):
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        self._began = asyncio.get_running_loop().time()
+        self._began = clock.now()
         try:
             yield
         finally:

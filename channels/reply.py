@@ -14,6 +14,7 @@ from channels.channel import SILENT, Button, Chunk, File, FileRefusedError, Plan
 from channels.planner import Planner
 from channels.words import Words
 from channels.work import end
+from core import clock
 from core.endings import closed
 from core.errors import TurnLostError
 from core.media import size
@@ -136,7 +137,7 @@ class Reply:
 
     async def __aenter__(self) -> Self:
         """Begin to show: first a placeholder."""
-        self._heard_at = _now()
+        self._heard_at = clock.now()
         self._writer = asyncio.create_task(self._write(), name="reply")
         return self
 
@@ -231,7 +232,7 @@ class Reply:
             self._urgent.set()
 
     def _hear(self) -> None:
-        self._heard_at = _now()
+        self._heard_at = clock.now()
         self._touch()
         if self._planner.has_grown:  # what is full goes first
             self._grown.set()
@@ -239,7 +240,7 @@ class Reply:
 
     def _touch(self, *, is_urgent: bool = False) -> None:
         if self._since is None:
-            self._since = _now()
+            self._since = clock.now()
         self._changed.set()
         if is_urgent:
             self._grown.set()
@@ -327,7 +328,7 @@ class Reply:
     async def _may_go(self, move: _Move) -> bool:
         """Wait for a place in the platform's budget; false if something has come that changes who may go first."""
         self._urgent.clear()
-        since = _now() if self._since is None else self._since
+        since = clock.now() if self._since is None else self._since
         since = SILENT if self._has_words and not self._shows_words else since
         place = self._surface.ready(move.priority, is_new=move.is_new, ends=move.ends, since=since)
         ready = asyncio.create_task(place, name="place")
@@ -377,7 +378,7 @@ class Reply:
     @property
     def _waited(self) -> str:
         """For how long nothing has come, if it is long."""
-        seconds = _now() - self._heard_at
+        seconds = clock.now() - self._heard_at
         return self.say.waited(int(seconds // SILENCE * SILENCE)) if seconds >= SILENCE else ""
 
     async def _record(self, position: int, message_id: str) -> None:
@@ -387,10 +388,6 @@ class Reply:
         except TurnLostError:
             self._astray.append(message_id)
             raise
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _with_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:

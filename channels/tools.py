@@ -18,6 +18,9 @@ LINE_SIZE = 150
 #: How much of an argument, and of a tool's name.
 _ARGUMENT, _NAME = 60, 60
 
+#: Seconds that a turn which is handed back waits for tools.
+REST_SECONDS = 3.0
+
 _FIELD = re.compile(r"\{(\w+)\}")
 
 #: What would be more than words: markup, mentions, the beginnings of links.
@@ -48,10 +51,10 @@ class Tools:
             self._none.set()
         return next(reversed(self._calls.values()), "")
 
-    async def rest(self, seconds: float) -> None:
-        """Wait until none is, but no longer than so many seconds."""
+    async def rest(self) -> None:
+        """Wait until none is, but not for long."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(REST_SECONDS):
                 await self._none.wait()
         except TimeoutError:
             log.warning("a tool is at work still, and is not waited for")

@@ -19,6 +19,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core import clock
 from core.caps import Caps
 from core.lease import Lease
 from core.metering import run_with
@@ -116,7 +117,7 @@ class Compaction:
 
     def offer(self, turn: Turn) -> None:
         """A turn has ended: see whether its conversation is to be folded."""
-        session, now = turn.session_id, asyncio.get_running_loop().time()
+        session, now = turn.session_id, clock.now()
         self._failed = {id_: at for id_, at in self._failed.items() if now - at < AGAIN}
         if self._folds and session not in self._tasks and session not in self._failed:
             task = self._tasks[session] = asyncio.create_task(self._fold(turn), name=f"summary of {session}")
@@ -157,7 +158,7 @@ class Compaction:
                     finally:
                         await self._let_go(turn.session_id)
         except Exception as error:
-            self._failed[turn.session_id] = asyncio.get_running_loop().time()
+            self._failed[turn.session_id] = clock.now()
             log.warning("session %s is not summed up: %s", turn.session_id, traced(error))
 
     async def _is_full(self, turn: Turn) -> bool:

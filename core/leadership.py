@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from core import clock
 from core.errors import StoreError
 from core.lease import GIVE_UP_SECONDS, Lease
 from core.secrets import traced
@@ -106,7 +107,7 @@ class Leadership:
         """
         ours = self._ours() & (channels.c.leader == self._lease.worker)
         if parts is not None:
-            self._rests, self._asks = _now() + REST, _now() + LONG_REST
+            self._rests, self._asks = clock.now() + REST, clock.now() + LONG_REST
             ours &= channels.c.name.in_([self.part_name(part, count) for part in parts])
         try:
             async with asyncio.timeout(GIVE_UP_SECONDS), self._database.write() as connection:
@@ -147,9 +148,9 @@ class Leadership:
         self._free = Counter({part: self._free[part] + 1 for part in free})
         patient = [part for part in free if self._free[part] > COURTESY]
         wished = [*patient, *(part for part in free if part not in patient)]
-        if take := wished[: max(share - len(mine), len(patient))] if _now() >= self._rests else []:
+        if take := wished[: max(share - len(mine), len(patient))] if clock.now() >= self._rests else []:
             mine |= await self._take(take, count)
-        elif not free and len(mine) < least and _now() >= self._asks:
+        elif not free and len(mine) < least and clock.now() >= self._asks:
             await self._ask(parts, count, least - len(mine))
         return frozenset(mine)
 
@@ -214,7 +215,3 @@ class Leadership:
 
     def _ours(self) -> sa.ColumnElement[bool]:
         return (channels.c.name == self._name) | channels.c.name.startswith(f"{self._name}:", autoescape=True)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core import clock
 from core.errors import StoreError
 from core.secrets import traced
 from core.store.database import Database
@@ -48,12 +49,12 @@ class Lease:
     @property
     def holds(self) -> bool:
         """Whether it has certainly not ended."""
-        return _now() < self._until
+        return clock.now() < self._until
 
     @property
     def is_unbroken(self) -> bool:
         """Whether it holds, and did so for long: else what this worker ran may be another one's by now."""
-        return self.holds and _now() >= self._unbroken_from
+        return self.holds and clock.now() >= self._unbroken_from
 
     async def take(self) -> None:
         """Begin to work.
@@ -90,7 +91,7 @@ class Lease:
         """Whether this one can judge of others by their leases. It cannot if its own has ended while it was held up:
         what has held it up, such as a machine that stood still, may have held up all.
         """
-        return self.holds and _now() >= self._sure_from
+        return self.holds and clock.now() >= self._sure_from
 
     def is_gone(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Whether a worker, if it is one at all, works no more, as far as this one can judge."""
@@ -105,10 +106,10 @@ class Lease:
 
     def _doubt(self) -> None:
         """Nobody may have been able to lengthen his lease: who comes back first must not take the others for dead."""
-        self._sure_from = _now() + 2 * self._seconds
+        self._sure_from = clock.now() + 2 * self._seconds
 
     async def _write(self, connection: AsyncConnection) -> None:
-        began, seconds = _now(), float("inf") if self._database.is_sqlite else self._seconds
+        began, seconds = clock.now(), float("inf") if self._database.is_sqlite else self._seconds
         until = sa.literal(seconds) if self._database.is_sqlite else self._database.now + seconds
         renewed = sa.update(workers).where(workers.c.id == self.worker).values(lease=until)
         if not (await connection.execute(renewed)).rowcount:
@@ -118,7 +119,3 @@ class Lease:
             self._doubt()
             self._unbroken_from = self._sure_from
         self._until = began + seconds
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

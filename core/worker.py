@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from core import clock
 from core.errors import StoreError, TurnLostError
 from core.secrets import traced
 from core.tracing import running
@@ -137,13 +138,12 @@ class Worker:
         """
         self._stopping = True
         self._wake.set()
-        now = asyncio.get_running_loop().time
-        until = now() + grace
+        until = clock.now() + grace
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until), self._claiming:  # what is being claimed runs as well
                 pass
         if running := list(self._running.values()):
-            await asyncio.wait([run.task for run in running], timeout=max(0.0, until - now()))
+            await asyncio.wait([run.task for run in running], timeout=max(0.0, until - clock.now()))
             if late := [run for run in running if not run.task.done()]:
                 for run in late:
                     run.cancel(SHUTDOWN)

@@ -17,6 +17,7 @@ from discord.gateway import DiscordWebSocket
 from channels.discord.commands import Command, Translator, sync
 from channels.discord.ear import Ear
 from channels.discord.login import LONG_WAIT
+from core import clock
 from core.secrets import traced
 
 log = logging.getLogger(__name__)
@@ -244,14 +245,14 @@ class Gateway:
         self.heard_at = time.time()
 
     async def _keep(self) -> None:
-        failures, now = 0, asyncio.get_running_loop().time
+        failures = 0
         while True:
-            began = now()
+            began = clock.now()
             try:
                 await self._connect()
             except Exception as error:
                 log.warning("no connection to Discord's gateway: %s", traced(error))
-            failures = 0 if now() - began > HELD else failures + 1
+            failures = 0 if clock.now() - began > HELD else failures + 1
             if failures:
                 await asyncio.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
 

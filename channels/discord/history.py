@@ -20,6 +20,7 @@ from channels.discord.api import DiscordApi
 from channels.discord.hearing import ASIDE, snowflake, thread_of
 from channels.discord.reading import messages_in
 from channels.intake import Call
+from core import clock
 from core.places import Place
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class History:
         Raises:
             SurfaceError: Discord is out of reach, or does not take the token.
         """
-        after, began, asked = snowflake(since), _now(), dict[int, _Asked]()
+        after, began, asked = snowflake(since), clock.now(), dict[int, _Asked]()
         for place in places:
             _, where, channel = place.id.split(":")
             if where == ASIDE:  # Discord tells nothing of it but once
@@ -110,7 +111,7 @@ class History:
         """The server as it is since then (the loop's time), unless the bot is not in it any more."""
         async with told.turn:
             if told.at < since:
-                at, guild = _now(), await _unless_hidden(self._api.guild(id_))
+                at, guild = clock.now(), await _unless_hidden(self._api.guild(id_))
                 told.server = None if guild is None else await self._told(guild)
                 told.at = at
         return told.server
@@ -154,7 +155,3 @@ async def _unless_hidden(call: Awaitable[T]) -> T | None:
             raise
         log.info("a place cannot be looked into: %s", refusal)
         return None
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -13,6 +13,7 @@ from functools import partial
 
 from channels.discord.gateway import PULSE, Connection, Gateway, Shard
 from channels.gaps import Gaps
+from core import clock
 
 #: Discord: so many seconds after a session was begun the next one of its group may be; with some for the way there.
 IDENTIFY_SECONDS = 5.25
@@ -138,8 +139,8 @@ class Turnstile:
 
     async def passed(self, shard: int) -> None:
         """Return when it is the shard's turn."""
-        group, now = shard % self._at_once, asyncio.get_running_loop().time
+        group = shard % self._at_once
         async with self._queues[group]:
-            await asyncio.sleep(max(0.0, self._free_at[group] - now()))
+            await asyncio.sleep(max(0.0, self._free_at[group] - clock.now()))
             await self._admitted(group, IDENTIFY_SECONDS)
-            self._free_at[group] = now() + IDENTIFY_SECONDS
+            self._free_at[group] = clock.now() + IDENTIFY_SECONDS

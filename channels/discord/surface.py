@@ -1,6 +1,5 @@
 """Shows a reply in a Discord channel, thread or direct message."""
 
-import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from channels.discord.uploads import FILE_SIZE, check
 from channels.messages import Edited, MessageSurface, Posted, RecordFile
 from channels.receipts import Receipts
 from channels.tools import LINE_SIZE
+from core import clock
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class DiscordSurface(MessageSurface):
         self._opens = "root" in address
         self._is_theirs = not (self._opens or "shown" in address)
         is_told = ping_after and self._author
-        self._ping_at = asyncio.get_running_loop().time() + ping_after if is_told else math.inf
+        self._ping_at = clock.now() + ping_after if is_told else math.inf
         self._is_told = False
         self._apart = str(address.get("apart", ""))
         self._replies = not self._apart
@@ -133,7 +133,7 @@ class DiscordSurface(MessageSurface):
         except RefusedError as refusal:
             await self._tell_of(refusal)
             raise
-        if shown and plan.priority in LAST_WORDS and asyncio.get_running_loop().time() >= self._ping_at:
+        if shown and plan.priority in LAST_WORDS and clock.now() >= self._ping_at:
             self._ping_at = math.inf
             question = self._question if self._is_theirs else None
             try:

@@ -17,6 +17,7 @@ from channels.channel import Priority
 from channels.slack.api import SlackApi
 from channels.slack.tiers import TIER_3
 from channels.work import Work
+from core import clock
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Sessions:
         """
         team, thread = str(address["team"]), _thread(address)
         budget = self._api.budget((METHOD, team), TIER_3)
-        if not address["thread_ts"] or _now() < self._refused.get(team, 0.0):
+        if not address["thread_ts"] or clock.now() < self._refused.get(team, 0.0):
             yield
             return
         with ExitStack() as kept:
@@ -104,7 +105,7 @@ class Sessions:
             await self._api.at(str(address["team"])).call(METHOD, about, budget, is_admitted=is_admitted)
         except RefusedError as refusal:
             log.warning("%s; for a while, Slack is not told where I am at work", refusal)
-            self._refused[str(address["team"])] = _now() + RESPITE
+            self._refused[str(address["team"])] = clock.now() + RESPITE
         except SurfaceError as error:
             log.warning("Slack does not know where I am at work: %s", error)
 
@@ -117,7 +118,3 @@ async def _behind(other: asyncio.Task[None] | None, work: Callable[[], Awaitable
     if other is not None:
         await asyncio.wait([other])
     await work()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -5,7 +5,6 @@ that does not go on from there, or a call fails, or the stream comes near its en
 edited from then on.
 """
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from channels.slack.surface import SlackSurface
 from channels.slack.text import inert
 from channels.slack.tiers import TIER_2, TIER_4
 from channels.words import PLACEHOLDER
+from core import clock
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +56,10 @@ class Streams:
 
     def refuse(self, channel: str) -> None:
         """Slack has no streams in this channel, for now."""
-        self._refused[channel] = _now() + RESPITE
+        self._refused[channel] = clock.now() + RESPITE
 
     def are_in(self, channel: str) -> bool:
-        if _now() >= self._refused.get(channel, 0.0):
+        if clock.now() >= self._refused.get(channel, 0.0):
             self._refused.pop(channel, None)
             return True
         return False
@@ -129,7 +129,7 @@ class Stream:
 
     def holds(self, chunks: Sequence[Mapping[str, Any]]) -> bool:
         """Whether it takes these, too."""
-        return _now() < self.ends_at and self.size + _size(chunks) <= MOST_BYTES
+        return clock.now() < self.ends_at and self.size + _size(chunks) <= MOST_BYTES
 
 
 class StreamSurface(SlackSurface):
@@ -263,7 +263,9 @@ class StreamSurface(SlackSurface):
             self._go_by_edits()
             return None
         self._streamed[ts] = piece.position
-        return Stream(ts, piece.position, _now() + self._streams.lifetime, text=text, card=card, size=_size(chunks))
+        return Stream(
+            ts, piece.position, clock.now() + self._streams.lifetime, text=text, card=card, size=_size(chunks)
+        )
 
     async def _begun_at(self, position: int) -> str:
         """The message of a stream of whose start no answer came; empty if there is none as yet. It may come still, and
@@ -375,7 +377,3 @@ def _size(chunks: Sequence[Mapping[str, Any]]) -> int:
         len(chunk["text"].encode()) if "text" in chunk else 2 * len(json.dumps(chunk, ensure_ascii=False).encode())
         for chunk in chunks
     )
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

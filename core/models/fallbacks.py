@@ -9,7 +9,6 @@ A model that failed is passed over for a pause, which grows each time that it fa
 then the next call tries it once. Where all are passed over, they are tried in their order nevertheless.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -18,6 +17,7 @@ from functools import partial
 
 from google.adk.models.llm_response import LlmResponse
 
+from core import clock
 from core.errors import ContentBlockedError, ProviderError, ProviderRequestError
 from core.models.attempts import Telling, attempts
 from core.models.offers import Offered
@@ -86,18 +86,14 @@ class Fallbacks:
         names = [model, *(name for name in self.offered if name != model)]
         if len(names) == 1:
             return names
-        now = _now()
+        now = clock.now()
         return [name for name in names if name not in self._troubles or self._troubles[name].until <= now] or names
 
     def _fail(self, model: str) -> None:
         if not self.offered:
             return
-        before, now = self._troubles.get(model), _now()
+        before, now = self._troubles.get(model), clock.now()
         if before and now < before.until:  # what breaks many calls at once is one failure
             return
         pause = min(before.pause * 2, LONGEST_PAUSE) if before else FIRST_PAUSE
         self._troubles[model] = _Trouble(pause, now + pause)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

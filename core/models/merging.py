@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import cast
 
+from core import clock
 from core.models.provider import Provider, ProviderEvent, Request, Takes, Text, Thought
 
 #: Seconds between two deltas of one stream, at the least.
@@ -28,7 +29,7 @@ class Slots:
         Returns:
             Seconds from now.
         """
-        now = asyncio.get_running_loop().time()
+        now = clock.now()
         self._last = max(now + LEAST_WINDOW, self._last + SPACING)
         return self._last - now
 

@@ -12,6 +12,7 @@ from google.adk.apps import App
 from google.adk.models import LlmRequest
 from google.genai import types
 
+from core import clock
 from core.agent import make_app, ours
 from core.config import DEFAULT_NAME, AgentConfig
 from core.errors import (
@@ -102,7 +103,7 @@ async def test_one_that_failed_is_passed_over_for_a_pause_that_grows_and_then_tr
     converse: Converse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(fallbacks, "_now", lambda: now)
+    monkeypatch.setattr(clock, "now", lambda: now)
     first, other = ScriptedProvider(*[DOWN] * 5), ScriptedProvider(*["Yes."] * 9)
     talk = await converse(app=make_app(AgentConfig(), model=chain(first, other, waits=(0, 0))))
 
@@ -122,7 +123,7 @@ async def test_one_that_failed_is_passed_over_for_a_pause_that_grows_and_then_tr
 
 async def test_many_calls_that_one_fault_breaks_are_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(fallbacks, "_now", lambda: now)
+    monkeypatch.setattr(clock, "now", lambda: now)
     gate = asyncio.Event()
     first, other = ScriptedProvider(*[[gate, *DOWN]] * 8, "I am back."), ScriptedProvider(*["Yes."] * 8)
     model = chain(first, other)
