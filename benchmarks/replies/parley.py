@@ -15,7 +15,7 @@ from channels.discord.surface import DiscordSurface
 from channels.reply import Reply
 from channels.slack import reactions as slack_signs
 from channels.slack.api import SlackApi
-from channels.slack.login import client
+from channels.slack.login import client, connections
 from channels.slack.sessions import Sessions
 from channels.slack.settings import SlackSettings
 from channels.slack.streams import LIFETIME, Streams, StreamSurface
@@ -98,9 +98,10 @@ class _OnDiscord(Writing):
 async def on_slack(stage: SlackStage) -> AsyncIterator[Writing]:
     sandbox = stage.sandbox
     web = client(SlackSettings(sandbox.bot_token, sandbox.app_token, sandbox.api_url))
-    writing = _OnSlack(stage, SlackApi(web, speed=stage.speed))
-    yield writing
-    await writing.settle()
+    async with connections() as web.session:
+        writing = _OnSlack(stage, SlackApi(web, speed=stage.speed))
+        yield writing
+        await writing.settle()
 
 
 @asynccontextmanager

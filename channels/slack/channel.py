@@ -41,7 +41,7 @@ from channels.slack.hearing import (
 )
 from channels.slack.history import History
 from channels.slack.http import Requests
-from channels.slack.login import client, verify
+from channels.slack.login import client, connections, verify
 from channels.slack.names import Names
 from channels.slack.oauth import Installing
 from channels.slack.people import People
@@ -97,6 +97,7 @@ class SlackChannel:
         self._desk = desk
         self._app_token = settings.app_token if settings.mode == "socket" else ""
         self._client = client(settings)
+        self._connections = self._client.session = connections()
         self._workspaces = Workspaces(vault) if vault is not None else None
         self._api = SlackApi(self._client, workspaces=self._workspaces)
         self._people = People(self._api)
@@ -183,6 +184,7 @@ class SlackChannel:
     async def aclose(self) -> None:
         """Let Slack know of the end of what was shown last; to be called when nothing is shown any more."""
         await self._sessions.settle(SETTLE_TIMEOUT)
+        await self._connections.close()
 
     def tell(self) -> Uses:
         return self._api.pacer.tell()

@@ -44,10 +44,20 @@ _WHERE_SCOPES = f"Add them {_WHERE}, under OAuth & Permissions, and install the 
 
 
 def client(settings: SlackSettings) -> AsyncWebClient:
-    """A Web API client that tries nothing twice by itself: a call that is made again may take effect twice."""
+    """A Web API client that tries nothing twice by itself: a call that is made again may take effect twice. It connects
+    anew for each call, unless it is given a session.
+    """
     return AsyncWebClient(
         settings.bot_token or None, base_url=settings.api_url, timeout=CALL_TIMEOUT, retry_handlers=[]
     )
+
+
+def connections() -> aiohttp.ClientSession:
+    """What calls have their connections from, as many as there are calls at once; kept for 15 seconds without one. One
+    that Slack closes in the moment in which it is used again is a call of which nobody knows whether it took effect.
+    """
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=15.0)
+    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT))
 
 
 async def verify(web: AsyncWebClient, app_token: str) -> str:

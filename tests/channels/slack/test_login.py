@@ -1,11 +1,12 @@
 """The tokens, tried for real."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from channels.slack.login import client, verify
+from channels.slack.login import client, connections, verify
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError
 from sandbox.slack import SlackSandbox
@@ -56,3 +57,26 @@ async def test_a_server_that_is_no_slack_is_told(web: AsyncWebClient, slack: Sla
     slack.faults.fail("auth.test", status=404)
     with pytest.raises(SettingsError, match="SLACK_BOT_TOKEN: Slack says HTTP 404"):
         await verify(web, slack.app_token)
+
+
+async def test_calls_share_connections_and_one_that_slack_has_closed_is_not_missed(
+    slack: SlackSandbox, web: AsyncWebClient
+) -> None:
+    def open_ones() -> int:
+        assert slack._runner.server is not None
+        return len(slack._runner.server.connections)
+
+    async with connections() as web.session:
+        for _ in range(3):
+            await web.auth_test()
+        assert open_ones() == 1
+        await asyncio.gather(*(web.auth_test() for _ in range(5)))
+        assert 1 <= open_ones() <= 5
+        assert slack._runner.server is not None
+        for one in slack._runner.server.connections:
+            one.close()
+        async with asyncio.timeout(5):
+            while open_ones():
+                await asyncio.sleep(0)
+        await web.auth_test()
+        assert open_ones() == 1
