@@ -10,6 +10,7 @@ from channels.slack.login import client, connections, verify
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError
 from sandbox.slack import SlackSandbox
+from tests.channels.wiring import until
 
 
 async def test_sound_tokens_are_told_who_they_belong_to(web: AsyncWebClient, slack: SlackSandbox) -> None:
@@ -74,9 +75,7 @@ async def test_calls_share_connections_and_one_that_slack_has_closed_is_not_miss
         assert 1 <= open_ones() <= 5
         assert slack._runner.server is not None
         for one in slack._runner.server.connections:
-            one.close()
-        async with asyncio.timeout(5):
-            while open_ones():
-                await asyncio.sleep(0)
+            one.force_close()
+        await until(lambda: not open_ones())
         await web.auth_test()
         assert open_ones() == 1
