@@ -244,6 +244,7 @@ async def test_what_is_said_next_answers_what_a_workflow_asks_for_until_the_conv
         await bot.ask(platform, here[platform], "another one", "Which size?")
         await bot.ask(platform, here[platform], "S", "Ordered in S.", user="grace")
         await bot.ask(platform, here[platform], "one more", "Which size?")
+        await platform.wait_for(lambda: words.STOP not in here[platform].labels())  # else that is what is stopped
         await bot.ask(platform, here[platform], "stop", words.STOPPING)
         await bot.ask(platform, here[platform], "M", "Which size?")
         await bot.ask(platform, there[platform], "M", "Which size?")

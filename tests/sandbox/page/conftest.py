@@ -45,6 +45,28 @@ refund = Tool(name="refund", description="Pay back.", handler=refunded, paramete
 """
 
 
+#: Fulfilled when a pane has shown that the bot is gone, for however short a moment, and that it is back.
+GONE_AND_BACK = """
+pane => new Promise(done => {
+  let gone = false
+  const watch = new MutationObserver(() => {
+    gone = gone || document.querySelector(`#${pane} .state.off`) !== null
+    if (gone && document.querySelector(`#${pane} .state.on`) !== null) { watch.disconnect(); done() }
+  })
+  watch.observe(document.querySelector(`#${pane}`), { subtree: true, childList: true, attributes: true })
+})
+"""
+
+
+@asynccontextmanager
+async def gone_and_back(page: Page, pane: str) -> AsyncIterator[None]:
+    """What is done within makes the bot go, and come again: left when a pane has shown both."""
+    watching = asyncio.create_task(page.evaluate(GONE_AND_BACK, pane))
+    await page.evaluate("null")  # it is asked behind the watch: that has begun
+    yield
+    await asyncio.wait_for(watching, 2 * PATIENCE / 1000)
+
+
 @dataclass
 class Stage:
     """Attributes:

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from sandbox.models import Asked, Call, Pause, Say, Turn
-from tests.sandbox.page.conftest import PATIENCE, Stage
+from tests.sandbox.page.conftest import PATIENCE, Stage, gone_and_back
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -186,8 +186,8 @@ async def test_a_bot_that_is_killed_amid_an_answer_goes_on_with_it_and_a_429_is_
     await expect(page.locator("#slack .replies")).to_contain_text("Half of")
     await page.click("#tab-faults")
     stage.answer = lambda asked: "All of it."
-    await page.get_by_role("button", name="Kill the bot").click()
-    await expect(page.locator("#slack .state.off")).to_be_visible()
+    async with gone_and_back(page, "slack"):
+        await page.get_by_role("button", name="Kill the bot").click()
     await expect(page.locator("#slack .replies")).to_contain_text("All of it.", timeout=2 * PATIENCE)
     await expect(
         page.locator("#slack .messages > .message", has_text="tell me all").locator(".replies .open")
@@ -227,10 +227,9 @@ async def test_faults_are_switched_on_and_off_and_come_through(page: Page, stage
     await expect(page.locator(".inspector .call.bad", has_text="answer lost")).to_have_count(2)
 
     await page.click("#tab-faults")
-    for on in ("Slack", "Discord"):
-        await switch(on, "Drop the socket").click()
-        await page.wait_for_selector(f"#{on.lower()} .state.off")
-        await page.wait_for_selector(f"#{on.lower()} .state.on")
+    async with gone_and_back(page, "slack"):
+        await switch("Slack", "Drop the socket").click()
+    await switch("Discord", "Drop the socket").click()  # discord.py is back sooner than it is seen to be gone
     await switch("Bot", "Slow model").click()
     await pressed(switch("Bot", "Slow model"), "true")
     await say(page, "discord", "two")
@@ -251,9 +250,8 @@ async def test_another_model_is_chosen_and_what_it_does_not_get_to_read_is_shown
     assert {name.partition("-")[0] for name in offered[2:-2]} == {"gemini"}  # whose key is set, and is asked himself
     assert offered[-2:] == ["local/smollm2-135m", "another one…"]
     page.once("dialog", lambda dialog: dialog.accept("openai/third"))
-    await page.select_option("#model", label="another one…")
-    await page.wait_for_selector("#slack .state.off")
-    await page.wait_for_selector("#slack .state.on")
+    async with gone_and_back(page, "slack"):
+        await page.select_option("#model", label="another one…")
     await say(page, "slack", "A long story. " * 120)
     await expect(page.locator("#slack .messages")).to_contain_text("Well said.")
     await say(page, "slack", "And now?")
