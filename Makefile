@@ -40,7 +40,7 @@ bench:
 	@$(MAKE) --no-print-directory soak TURNS=60
 	@echo "That were 60 messages. Long form: make soak, 10,000 of them in an hour."
 	@$(MAKE) --no-print-directory chaos ARGS="--cases 2 --database sqlite"
-	@echo "That were 2 deaths on SQLite. Long form: make chaos, an hour or more."
+	@echo "That were 2 deaths on SQLite. Long form: make chaos, hours."
 
 bench-sessions: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.sessions $(LENGTHS)
