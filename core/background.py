@@ -35,15 +35,23 @@ async def background(database: Database, turn: Turn) -> Background | None:
     async with database.read() as connection:
         if (await connection.execute(sa.select(is_stored(turn.session_id, turn.generation, turn.origin)))).scalar():
             return None
-        since: float = (await connection.execute(_since(turn))).scalar_one()
+        since, overheard, is_muted = (await connection.execute(_said(turn))).one()
         others = (await connection.execute(_others(turn))).scalars().all()
-        is_quiet = since > 0 and not (await connection.execute(sa.select(_is_overheard(turn, since)))).scalar()
+    is_quiet = since > 0 and overheard <= since and not is_muted  # where it is muted, nobody is listened to
     return Background(since, tuple(message for said in others if (message := readable(said))), is_quiet)
 
 
-def _since(turn: Turn) -> sa.Select[Any]:
-    """The inbox forgets what was answered long ago; of that, it is known when it came into the history."""
+def _said(turn: Turn) -> sa.Select[Any]:
+    """Since when it is, when somebody was last heard to speak to others, and whether the bot is muted.
+
+    The inbox forgets what was answered long ago; of that, it is known when it came into the history.
+    """
     here = inbox.c.session == turn.session_id
+
+    def newest(outcome: str) -> sa.ColumnElement[float]:
+        at = sa.select(sa.func.max(inbox.c.sent_at)).where(here, inbox.c.outcome == outcome)
+        return sa.func.coalesce(at.scalar_subquery(), 0.0)
+
     answered = (
         sa.select(inbox.c.sent_at)
         .join(turns, turns.c.id == inbox.c.turn)
@@ -59,17 +67,10 @@ def _since(turn: Turn) -> sa.Select[Any]:
         .order_by(messages.c.id.desc())
         .limit(1)
     )
-    reset = sa.select(sa.func.max(inbox.c.sent_at)).where(here, inbox.c.outcome == "reset")
     known = sa.func.coalesce(answered.scalar_subquery(), kept.scalar_subquery(), 0.0)
-    over = sa.func.coalesce(reset.scalar_subquery(), 0.0)
-    return sa.select(sa.case((known > over, known), else_=over))
-
-
-def _is_overheard(turn: Turn, since: float) -> sa.ColumnElement[bool]:
-    """Whether somebody was heard to speak to others. Where the bot is muted, nobody is listened to."""
-    said = (inbox.c.session == turn.session_id) & (inbox.c.outcome == "overheard") & (inbox.c.sent_at > since)
-    muted = (sessions.c.id == turn.session_id) & sessions.c.muted
-    return sa.exists().where(said) | sa.exists().where(muted)
+    over = newest("reset")
+    is_muted = sa.exists().where(sessions.c.id == turn.session_id, sessions.c.muted)
+    return sa.select(sa.case((known > over, known), else_=over), newest("overheard"), is_muted)
 
 
 def _others(turn: Turn) -> sa.Select[tuple[object]]:

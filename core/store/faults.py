@@ -71,10 +71,8 @@ def store_errors() -> Iterator[None]:
     # asyncpg: an internal error, when a server says in the middle of something else that it ends the connection
     except _of_postgres("PostgresError", "InterfaceError", "InternalClientError", other=_FAULTS) as error:
         fault: BaseException = error
-        while fault.__cause__ is not None and not isinstance(
-            fault.__cause__, CancelledError
-        ):  # what a limit is made of
-            fault = fault.__cause__
+        while (cause := fault.__cause__) is not None and not isinstance(cause, CancelledError):  # a limit's own
+            fault = cause
         if isinstance(fault, sqlite3.Error) and not hasattr(fault, "sqlite_errorname") and "decode" in str(fault):
             raise ValueError("a stored text is not UTF-8") from error
         kind = getattr(fault, "sqlite_errorname", type(fault).__name__)  # `SQLITE_FULL`, `InvalidPasswordError`
