@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from sandbox.slack.arguments import Arguments, SlackError
+from sandbox.slack.limits import PAGE
 from sandbox.slack.payloads import TEAM_DOMAIN
 from sandbox.slack.web_api import WebApi
 from sandbox.slack.workspace import Message
@@ -16,16 +17,12 @@ T = TypeVar("T")
 _TYPES = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
 
 
-#: How many items a page holds, at the most.
-_PAGE = 1000
-
-
 class Directory:
     """Args:
     most_said: how many messages a page holds, at the most.
     """
 
-    def __init__(self, api: WebApi, *, most_said: int = _PAGE) -> None:
+    def __init__(self, api: WebApi, *, most_said: int = PAGE) -> None:
         self._api = api
         self._most_said = most_said
         self._workspace = api.workspace
@@ -183,7 +180,7 @@ def _time(arguments: Arguments, name: str) -> Decimal | None:
 
 
 def _page(
-    items: Sequence[T], key: Callable[[T], str], arguments: Arguments, *, default: int, most: int = _PAGE
+    items: Sequence[T], key: Callable[[T], str], arguments: Arguments, *, default: int, most: int = PAGE
 ) -> tuple[Sequence[T], str]:
     """The items that a page holds, and the cursor of the next one: empty after the last."""
     limit = arguments.number("limit", default=min(default, most), most=most)

@@ -89,6 +89,9 @@ RATES: Mapping[str, Sequence[Rate]] = {
 }
 
 
+#: How many items a page holds, at the most.
+PAGE = 1_000
+
 #: What an app has instead that is distributed commercially and is not in the Marketplace, and how many messages a page
 #: holds for it at the most. Slack: the pages of both methods.
 UNLISTED: Mapping[str, Sequence[Rate]] = {"conversations.history": [Rate(1)], "conversations.replies": [Rate(1)]}

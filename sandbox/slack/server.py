@@ -21,7 +21,7 @@ from sandbox.slack.files import Files
 from sandbox.slack.hands import Hands
 from sandbox.slack.interactions import Interactions
 from sandbox.slack.journal import Envelope, Journal, Subscription
-from sandbox.slack.limits import UNLISTED_PAGE, RateLimits
+from sandbox.slack.limits import PAGE, UNLISTED_PAGE, RateLimits
 from sandbox.slack.manifest import check_manifest
 from sandbox.slack.oauth import OAuth
 from sandbox.slack.payloads import Payloads
@@ -135,7 +135,7 @@ class SlackSandbox(Hands):
         )
         Chat(api)
         Streams(api, speed=speed)
-        Directory(api, **({"most_said": UNLISTED_PAGE} if is_unlisted else {}))
+        Directory(api, most_said=UNLISTED_PAGE if is_unlisted else PAGE)
         self._files = Files(api, self._journal, self.faults)
         api.add("apps.connections.open", self._open_connection, tokens=("app",))
         limits = self._limits = RateLimits(speed, is_unlisted=is_unlisted) if rate_limits else None
