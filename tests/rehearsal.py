@@ -16,7 +16,7 @@ from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import Discord, Platform, Slack, Talk
 from tests.chaos import verdict
-from tests.chaos.scenario import TOOLS, Model, converse
+from tests.chaos.scenario import Model, converse, settings
 
 
 async def rehearse(database: str = "") -> None:
@@ -28,11 +28,8 @@ async def rehearse(database: str = "") -> None:
     model = Model()
     async with ScriptedOpenAI(model.answer) as scripted, SlackSandbox() as slack, DiscordSandbox() as discord:
         platforms: list[Platform] = [Slack(slack), Discord(discord)]
-        settings = {name: value for platform in platforms for name, value in platform.settings.items()}
-        settings |= {"MODEL": "openai/scripted", "OPENAI_BASE_URL": scripted.base_url, "METRICS": "off", "PORT": "0"}
-        settings |= {"TOOLS": ",".join(f"tests.chaos.till:{tool}" for tool in TOOLS)}
-        settings |= {"DATABASE_URL": database}
-        with _elsewhere(), _silently(), patch.dict(os.environ, settings):
+        own = {"DATABASE_URL": database, "METRICS": "off", "PORT": "0"}
+        with _elsewhere(), _silently(), patch.dict(os.environ, settings(platforms, scripted.base_url) | own):
             stop = asyncio.Event()
             running = asyncio.create_task(app.run(load(), stop))
             try:

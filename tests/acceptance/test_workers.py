@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.discord import DiscordSandbox
-from sandbox.models import Asked, Pause, Say, Turn
+from sandbox.models import Asked, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Bot, Start, With
 from tests.acceptance.platforms import Platform, Talk
-from tests.acceptance.test_life import talks
+from tests.acceptance.test_life import begun, talks
 
 
 async def in_mid_answer(
@@ -18,14 +18,7 @@ async def in_mid_answer(
 ) -> tuple[Bot, Bot, dict[Platform, Talk]]:
     """A worker that has begun an answer on each platform, and another one that would say it all."""
     one = await start(**settings)
-    one.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
-    here = talks(one)
-
-    async def before(platform: Platform) -> None:
-        await here[platform].say("first")
-        await one.reply(platform, here[platform], lambda text: text.startswith("Beginning"))
-
-    await one.everywhere(before)
+    here = await begun(one)
     (folder / "other").mkdir()
     other = await start(folder=folder / "other", **settings)
     other.answer = whole

@@ -7,7 +7,7 @@ is asked for once more, by the button under it.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from channels import words
@@ -32,6 +32,13 @@ HEARD_TIMEOUT = 3.0
 
 #: Seconds for which people wait until the bot is there.
 PATIENCE = 30.0
+
+
+def settings(platforms: Iterable[Platform], model_url: str) -> dict[str, str]:
+    """Those of the program for it."""
+    theirs = {name: value for platform in platforms for name, value in platform.settings.items()}
+    tools = ",".join(f"tests.chaos.till:{tool}" for tool in TOOLS)
+    return {**theirs, "MODEL": "openai/scripted", "OPENAI_BASE_URL": model_url, "TOOLS": tools}
 
 
 def _long(size: int) -> str:

@@ -22,9 +22,9 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import Discord, DiscordTalk, Platform, Shown, Slack, Talk
-from tests.chaos import evidence, verdict
+from tests.chaos import evidence, scenario, verdict
 from tests.chaos.evidence import Evidence
-from tests.chaos.scenario import TOOLS, Model, converse
+from tests.chaos.scenario import Model, converse
 from tests.chaos.victim import LOG, PASSAGES, Crash
 from tests.zygote import Life, Zygote
 
@@ -90,12 +90,8 @@ class Stage:
             database = Database(url)
             stack.push_async_callback(database.aclose)
             settings = {
-                **slack.settings,
-                **discord.settings,
-                "MODEL": "openai/scripted",
-                "OPENAI_BASE_URL": scripted.base_url,
+                **scenario.settings((slack, discord), scripted.base_url),
                 "DATABASE_URL": url.replace("+asyncpg", "").replace("+aiosqlite", ""),
-                "TOOLS": ",".join(f"tests.chaos.till:{tool}" for tool in TOOLS),
                 "LEASE_SECONDS": "1",
                 **self._settings,
             }
