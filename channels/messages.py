@@ -132,12 +132,16 @@ class MessageSurface(ABC):
 
     def _open(self) -> None:
         self._is_open = True
+        self._keep_back()
+
+    def _keep_back(self) -> None:
+        """Keep an edit back, for the end of the message that grows."""
         if not self._is_reserved:
             self._is_reserved = True
             self._reserve.enter_context(self._edits.kept())
 
     def _give_up(self) -> None:
-        """Keep nothing back for a message that might grow."""
+        """Keep no edit back."""
         self._is_reserved = False
         self._reserve.close()
 

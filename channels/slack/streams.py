@@ -167,6 +167,12 @@ class StreamSurface(SlackSurface):
         self._is_native = False
         super()._close()
 
+    def _goes_on(self, stream: Stream) -> Stream:
+        """What stands of a stream now. Its end takes an edit only if a card is to go then."""
+        if not stream.card.is_placeholder:
+            self._give_up()
+        return stream
+
     def _is_better_streamed(self) -> bool:
         """Whether Slack takes a stream here, and whether a message is better shown by one.
 
@@ -219,6 +225,7 @@ class StreamSurface(SlackSurface):
         """The message that grows is shown by edits."""
         self._is_native = False
         self._kept.close()
+        self._keep_back()
         self._keep()
 
     async def _create(self, piece: Piece, previous: str | None) -> Posted | None:
@@ -263,9 +270,8 @@ class StreamSurface(SlackSurface):
             self._go_by_edits()
             return None
         self._streamed[ts] = piece.position
-        return Stream(
-            ts, piece.position, clock.now() + self._streams.lifetime, text=text, card=card, size=_size(chunks)
-        )
+        ends_at = clock.now() + self._streams.lifetime
+        return self._goes_on(Stream(ts, piece.position, ends_at, text=text, card=card, size=_size(chunks)))
 
     async def _begun_at(self, position: int) -> str:
         """The message of a stream of whose start no answer came; empty if there is none as yet. It may come still, and
@@ -318,7 +324,8 @@ class StreamSurface(SlackSurface):
             return None
         except PassingError as failure:  # whether it was appended is not known, unless it came too often
             return None if failure.retry_after is None else Edited.DROPPED
-        self._stream = replace(stream, text=stream.text + new, card=card, size=stream.size + _size(chunks))
+        size = stream.size + _size(chunks)
+        self._stream = self._goes_on(replace(stream, text=stream.text + new, card=card, size=size))
         return Edited.DONE
 
     async def _finish(self, stream: Stream, piece: Piece) -> bool:
