@@ -201,6 +201,7 @@ class Reply:
         Raises:
             SurfaceError: it cannot be shown.
         """
+        await room()  # many may end at one moment
         self._status, self._final, self._controls, self._files = "", priority, controls, list(files)
         self._end(text, ending)
         self._touch(is_urgent=True)
