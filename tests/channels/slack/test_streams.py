@@ -17,6 +17,7 @@ from channels.slack.reactions import receipts
 from channels.slack.settings import Streaming
 from channels.slack.streams import MOST_BYTES, Card, Streams, StreamSurface
 from channels.slack.surface import LIMITS, SlackSurface
+from channels.slack.tiers import TIER_3
 from channels.words import ENGLISH, PLACEHOLDER
 from sandbox.models import Say
 from sandbox.slack import Message, SlackSandbox
@@ -267,6 +268,21 @@ async def test_a_stream_full_of_tasks_is_stopped_before_slack_refuses_more(on: S
     assert not [call for call in on.slack.calls if call.error]
     await on.end("done")
     on.check_complete("done")
+
+
+async def test_an_edit_is_kept_back_only_for_a_stream_whose_end_takes_one(on: Streamed) -> None:
+    edits = on.api.at(on.slack.team_id).budget(("chat.update", on.slack.team_id), TIER_3)
+    most = int(0.8 * TIER_3.calls)
+    await on.begin()
+    assert not edits.can_spare(most)
+    await on.show("", status=ENGLISH.using("search"))  # a card that may stay
+    assert edits.can_spare(most)
+    await on.slack.end_streams()
+    await on.show("one")
+    assert on.calls()[-1] == "update"
+    assert not edits.can_spare(most)
+    await on.end("one two")
+    on.check_complete("one two")
 
 
 async def test_a_stream_that_dies_is_taken_over_by_an_edit(on: Streamed) -> None:
