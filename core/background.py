@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from core.inbound import Inbound
+from core.sessions.order import NEWEST_FIRST, of_session
 from core.sessions.reopening import is_stored
 from core.store.database import Database
 from core.store.schema import inbox, messages, sessions, turns
@@ -62,9 +63,9 @@ def _said(turn: Turn) -> sa.Select[Any]:
     )
     kept = (
         sa.select(messages.c.created_at)
-        .where(messages.c.session == turn.session_id, messages.c.generation == turn.generation)
+        .where(of_session(turn.session_id), messages.c.generation == turn.generation)
         .where(messages.c.role == "user")
-        .order_by(messages.c.id.desc())
+        .order_by(*NEWEST_FIRST)
         .limit(1)
     )
     known = sa.func.coalesce(answered.scalar_subquery(), kept.scalar_subquery(), 0.0)

@@ -25,6 +25,7 @@ from core.lease import Lease
 from core.metering import run_with
 from core.secrets import traced
 from core.sessions.history import DEFAULT_BUDGET, TURNS
+from core.sessions.order import NEWEST_FIRST, OLDEST_FIRST, of_session
 from core.sessions.record import columns, to_row
 from core.sessions.summaries import begun_at, summary
 from core.store.database import Database
@@ -162,7 +163,7 @@ class Compaction:
             log.warning("session %s is not summed up: %s", turn.session_id, traced(error))
 
     async def _is_full(self, turn: Turn) -> bool:
-        rows = await self._database.run(_SINCE, session=turn.session_id, generation=turn.generation)
+        rows = await self._database.run(SINCE, session=turn.session_id, generation=turn.generation)
         begun = sum(role == "user" for role, _ in rows)
         tokens = sum(int(count) for _, count in rows)
         return begun >= TURNS * FULL or tokens >= self._budget * FULL
@@ -216,16 +217,16 @@ class Compaction:
     async def _piece(self, turn: Turn) -> _Piece:
         """The oldest turns that no summary tells of, as many as one request takes, but not the newest ones."""
         c = messages.c
-        of_life = (c.session == turn.session_id) & (c.generation == turn.generation)
+        of_life = of_session(turn.session_id) & (c.generation == turn.generation)
         async with self._database.read() as connection:
-            newest = sa.select(messages).where(of_life, c.covers.is_not(None)).order_by(c.id.desc()).limit(1)
+            newest = sa.select(messages).where(of_life, c.covers.is_not(None)).order_by(*NEWEST_FIRST).limit(1)
             before = (await connection.execute(newest)).one_or_none()
             since = of_life & c.covers.is_(None)
-            read = sa.select(c.id, c.role, c.tokens, c.tool_calls).where(since).order_by(c.id.desc()).limit(SEEN)
+            read = sa.select(c.id, c.role, c.tokens, c.tool_calls).where(since).order_by(*NEWEST_FIRST).limit(SEEN)
             end = kept_from((await connection.execute(read)).all(), budget=self._budget)
             rows, last = list[sa.Row[Any]](), before.covers if before else 0
             while sum(row.tokens for row in rows) <= self._budget:
-                page = sa.select(*_READ).where(since, c.id > last, c.id < end).order_by(c.id).limit(PAGE)
+                page = sa.select(*_READ).where(since, c.id > last, c.id < end).order_by(*OLDEST_FIRST).limit(PAGE)
                 more = (await connection.execute(page)).all()
                 if not more:
                     break
@@ -252,12 +253,12 @@ def _since(_dialect: str) -> sa.Select[Any]:
     covers = sa.select(sa.func.coalesce(sa.func.max(told.c.covers), 0)).where(
         told.c.session == session, told.c.generation == generation, told.c.held.is_not(None)
     )
-    of_life = (c.session == session) & (c.generation == generation) & c.covers.is_(None)
-    newest = sa.select(c.role, c.tokens).where(of_life, c.id > covers.scalar_subquery()).order_by(c.id.desc())
+    of_life = of_session(session) & (c.generation == generation) & c.covers.is_(None)
+    newest = sa.select(c.role, c.tokens).where(of_life, c.id > covers.scalar_subquery()).order_by(*NEWEST_FIRST)
     return newest.limit(sa.literal_column(str(SEEN)))
 
 
-_SINCE = Statement(_since)
+SINCE = Statement(_since)
 
 
 def kept_from(newest: Sequence[Any], *, budget: int) -> int:

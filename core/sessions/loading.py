@@ -16,6 +16,7 @@ from google.adk.events.event import Event
 from core.sessions import scopes
 from core.sessions.extent import Extent, extent
 from core.sessions.history import DEFAULT_BUDGET, TURNS, Entry, sendable, token_budget_truncate
+from core.sessions.order import NEWEST_FIRST, OLDEST_FIRST, of_session
 from core.sessions.rebuilding import Rebuilder
 from core.sessions.record import Row, parsed, references, restored
 from core.sessions.summaries import shown
@@ -127,12 +128,12 @@ def _opening(dialect: str) -> sa.CompoundSelect[Any]:
     def part(number: _Part, *columns: Any) -> sa.Select[Any]:
         return sa.select(sa.literal_column(str(int(number))).label("part"), *columns)
 
-    def said(number: _Part, limit: int, *of_session: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    def said(number: _Part, limit: int, *which: sa.ColumnElement[bool]) -> sa.Select[Any]:
         c = messages.c
         held = text(c.held).label("held")
         covers = sa.func.coalesce(c.covers, zero).label("until")
         query = part(number, c.id, c.role, c.event, c.tokens, held, c.created_at, covers)
-        newest_first = query.where(*of_session, in_this_life).order_by(c.session.desc(), c.id.desc())
+        newest_first = query.where(*which, in_this_life).order_by(*NEWEST_FIRST)
         return sa.select(*newest_first.limit(sa.literal_column(str(limit))).subquery().c)
 
     of_scope = (
@@ -141,8 +142,7 @@ def _opening(dialect: str) -> sa.CompoundSelect[Any]:
     )
     life, known = sessions.c, state.c
     return sa.union_all(
-        # PostgreSQL: told `=`, and where sessions are few, it goes back through all that was said since in all of them
-        said(_Part.NEWEST, BATCH, messages.c.session >= session, messages.c.session <= session),
+        said(_Part.NEWEST, BATCH, of_session(session)),
         said(_Part.HELD, HELD, messages.c.session == session, messages.c.held.is_not(None)),
         part(_Part.STATE, zero, known.scope, known.key, zero, text(known.value), zero, zero).where(sa.or_(*of_scope)),
         part(
@@ -232,8 +232,8 @@ class Loader:
         c = messages.c
         query = (
             sa.select(c.id, c.role, c.event, c.tokens, c.held, c.created_at)
-            .where(c.session == self.session, c.generation == self.opened.life.generation, c.covers.is_(None), *where)
-            .order_by(c.id if oldest_first else c.id.desc())
+            .where(of_session(self.session), c.generation == self.opened.life.generation, c.covers.is_(None), *where)
+            .order_by(*(OLDEST_FIRST if oldest_first else NEWEST_FIRST))
             .limit(limit)
         )
         async with self.database.read() as connection:

@@ -24,6 +24,7 @@ from core.sessions.extent import Extent
 from core.sessions.history import is_user_message, sendable
 from core.sessions.lives import begin_generation, begin_life, forget, life_of
 from core.sessions.loading import Life, Loader, opened
+from core.sessions.order import NEWEST_FIRST, of_session
 from core.sessions.record import is_state_only, measured, media_size, parsed, stored
 from core.sessions.spoken import Spoken
 from core.store.database import Database
@@ -160,8 +161,8 @@ class SessionService(BaseSessionService):
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         c = sessions.c
-        of_life = (messages.c.session == c.id) & (messages.c.generation == c.generation)
-        said = sa.select(messages.c.created_at).where(of_life).order_by(messages.c.id.desc()).limit(1)
+        of_life = of_session(c.id) & (messages.c.generation == c.generation)
+        said = sa.select(messages.c.created_at).where(of_life).order_by(*NEWEST_FIRST).limit(1)
         query = sa.select(sessions, said.scalar_subquery().label("said_at")).where(c.app == (self._home or app_name))
         if user_id is not None:
             query = query.where(c.user_id == user_id)
@@ -257,9 +258,9 @@ class SessionService(BaseSessionService):
         c = messages.c
         query = (
             sa.select(c.created_at, c.role, c.content)
-            .where(c.session == session.id, c.generation == session.generation, c.role.in_(["user", "assistant"]))
+            .where(of_session(session.id), c.generation == session.generation, c.role.in_(["user", "assistant"]))
             .where(*(c.content.icontains(word, autoescape=True) for word in words))
-            .order_by(c.id.desc())
+            .order_by(*NEWEST_FIRST)
             .limit(limit)
         )
         async with self._database.read() as connection:

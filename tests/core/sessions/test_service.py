@@ -14,9 +14,10 @@ from google.adk.sessions import Session
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
+from core import compaction
 from core.errors import SessionResetError, StoreError
 from core.sessions.lives import ensure_session
-from core.sessions.service import SessionService
+from core.sessions.service import SessionService, StoredSession
 from core.store.database import Database
 from core.store.schema import blobs, messages, metadata, sessions, state
 from core.store.statement import Statement
@@ -370,6 +371,25 @@ async def test_what_a_turn_reads_is_found_by_an_index(service: SessionService, d
             assert not any("pk_messages" in step for step in steps), (sql, steps)  # which has those of all sessions
         if database.is_sqlite and "held IS NOT NULL" in sql:  # PostgreSQL chooses by what there is, and here is little
             assert any("ix_messages_held" in step for step in steps), (sql, steps)
+
+
+async def test_what_is_read_of_one_session_does_not_go_through_all_others(
+    service: SessionService, database: Database
+) -> None:
+    session = await create(service)
+    assert isinstance(session, StoredSession)
+    await fill(database, 3_000)
+    if not database.is_sqlite:
+        async with database.write() as connection:  # it gets to know that nearly all messages are of one session
+            await connection.exec_driver_sql("ANALYZE messages")
+    with statements(database) as run:
+        assert len((await service.list_sessions(app_name="app")).sessions) == 1
+        assert len(await service.search(session, ["user"], limit=3)) == 3
+        assert len(await database.run(compaction.SINCE, session="s", generation=1)) == compaction.SEEN
+    assert len([sql for sql, _ in run if "FROM messages" in sql]) == 3
+    for sql, parameters in run:
+        steps = await plan(database, sql, parameters)
+        assert not any("Backward using pk_messages" in step or "PRIMARY KEY" in step for step in steps), (sql, steps)
 
 
 async def plan(database: Database, sql: str, parameters: Any) -> list[str]:
