@@ -54,6 +54,8 @@ class Asking:
         was accepted may have waited, or be answered once more, while its author lost that.
         """
         may = tuple(one for one in turn.messages if self._door.admits(one.who, one.spot) is Admission.ADMITTED)
+        if len(may) == len(turn.messages):
+            return turn
         return replace(turn, messages=may) if may else None
 
     async def of(self, turn: Turn, channel: Channel, runtime: AgentRuntime, clerk: Clerk) -> Asked:

@@ -117,7 +117,7 @@ class Reply:
         self._settled = 0  # how many of the messages stand as they are to stay
         self._changed = asyncio.Event()
         self._grown = asyncio.Event()
-        self._urgent = asyncio.Event()
+        self._place: asyncio.Task[None] | None = None  # that is waited for, in the platform's budget
         self._heard_at = 0.0
         self._writer: asyncio.Task[None] | None = None
 
@@ -164,7 +164,9 @@ class Reply:
         self._hear()
 
     def replace(self, text: str) -> None:
-        if not text.startswith(self._planner.text):
+        if text == (before := self._planner.text):
+            return
+        if not text.startswith(before):
             self._settled = 0
         self._planner.replace(text)
         if text:
@@ -230,14 +232,11 @@ class Reply:
         """The first words are there: they have no pace to keep."""
         if not self._has_words:
             self._has_words = True
-            self._urgent.set()
+            self._hurry()
 
     def _hear(self) -> None:
         self._heard_at = clock.now()
-        self._touch()
-        if self._planner.has_grown:  # what is full goes first
-            self._grown.set()
-            self._urgent.set()
+        self._touch(is_urgent=self._planner.has_grown)  # what is full goes first
 
     def _touch(self, *, is_urgent: bool = False) -> None:
         if self._since is None:
@@ -245,7 +244,12 @@ class Reply:
         self._changed.set()
         if is_urgent:
             self._grown.set()
-            self._urgent.set()
+            self._hurry()
+
+    def _hurry(self) -> None:
+        """What has come changes who may go first: who waits for a place looks again."""
+        if self._place is not None and not self._place.cancelling():
+            self._place.cancel()
 
     async def _write(self) -> None:
         """Show the newest text whenever the platform allows it, until the last word stands."""
@@ -328,19 +332,17 @@ class Reply:
 
     async def _may_go(self, move: _Move) -> bool:
         """Wait for a place in the platform's budget; false if something has come that changes who may go first."""
-        self._urgent.clear()
         since = clock.now() if self._since is None else self._since
         since = SILENT if self._has_words and not self._shows_words else since
-        place = self._surface.ready(move.priority, is_new=move.is_new, ends=move.ends, since=since)
-        ready = asyncio.create_task(place, name="place")
-        urgent = asyncio.create_task(self._urgent.wait(), name="urgent")
+        ready = self._surface.ready(move.priority, is_new=move.is_new, ends=move.ends, since=since)
+        place = self._place = asyncio.create_task(ready, name="place")
         try:
-            await asyncio.wait([ready, urgent], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([place])
         finally:
-            for task in (ready, urgent):
-                task.cancel()
-            await asyncio.wait([ready, urgent])
-        return not ready.cancelled() and not self._is_abandoned
+            self._place = None
+            place.cancel()
+            await asyncio.wait([place])
+        return not place.cancelled() and not self._is_abandoned
 
     def _plan(self, settled: int, priority: Priority) -> Plan:
         plan = self._planner.plan(priority)

@@ -61,7 +61,7 @@ _UNTRACED = TelemetryConfig(
 )
 
 #: Threads for tools that are plain functions; ADK would run those on the event loop.
-_TOOL_THREADS = 32
+_TOOL_THREADS = ToolThreadPoolConfig(max_workers=32)
 
 
 with warnings.catch_warnings():  # ADK: to keep what a tool may show is an experiment
@@ -245,7 +245,7 @@ class AgentRuntime:
             speaker=speaker,
             streaming_mode=StreamingMode.SSE if streaming else StreamingMode.NONE,
             max_llm_calls=self.max_llm_calls,
-            tool_thread_pool_config=ToolThreadPoolConfig(max_workers=_TOOL_THREADS),
+            tool_thread_pool_config=_TOOL_THREADS,
             telemetry=None if trace.get_current_span().is_recording() else _UNTRACED,
         )
         try:

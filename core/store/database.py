@@ -58,7 +58,9 @@ class Database:
         self._prepared: dict[Statement, Prepared] = {}
         self._is_closed = False
         self._singles: Singles = (
-            SqliteSingles(self._readers) if self.is_sqlite else PostgresSingles(self._readers, (connections - 1) // 2)
+            SqliteSingles(self._readers, self._writing)
+            if self.is_sqlite
+            else PostgresSingles(self._readers, (connections - 1) // 2)
         )
         if self.is_sqlite:
             if self.file is not None:
@@ -124,9 +126,8 @@ class Database:
             prepared = self._prepared[statement] = statement.prepared(self.engine.dialect)
         asked = [(step.sql, step.arguments(values)) for step in prepared.steps]
         with store_errors():
-            async with self._writing if prepared.writes else nullcontext():
-                self._see_open()
-                return await self._singles.ask(*asked)
+            self._see_open()
+            return await self._singles.ask(*asked, writes=prepared.writes)
 
     async def aclose(self) -> None:
         """Let go of it. Who comes later than that, and would open it anew, gets a `ClosedError`: somebody else may

@@ -1,6 +1,9 @@
 """Connections for single statements, each a transaction of its own: past SQLAlchemy, by the driver itself."""
 
 import asyncio
+import sqlite3
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -13,6 +16,9 @@ from core.store.address import ANSWER_TIMEOUT
 FREE_TIMEOUT = 30.0
 
 
+#: How many go to SQLite at once, at most: all that they do next is done in one pass of the event loop.
+_TOGETHER = 16
+
 #: A statement in the driver's own words, and its arguments.
 Asked = tuple[str, list[Any]]
 
@@ -20,8 +26,12 @@ Asked = tuple[str, list[Any]]
 class Singles(Protocol):
     """Runs statements in the driver's own words."""
 
-    async def ask(self, first: Asked, *more: Asked) -> list[tuple[Any, ...]]:
-        """The rows of the first; all of them are one transaction."""
+    async def ask(self, *asked: Asked, writes: bool) -> list[tuple[Any, ...]]:
+        """The rows of the first; all of them are one transaction.
+
+        Args:
+            writes: whether one of them changes the database.
+        """
 
     async def aclose(self) -> None:
         """Close all: what is in use, as soon as it is not. Nothing is asked any more."""
@@ -46,67 +56,119 @@ class _Connection:
 
 
 class SqliteSingles:
-    """A connection to SQLite that is never in a transaction for longer than a statement, so that all can use it; and
-    one for what takes several, one after the other.
+    """Two connections to SQLite, of which one reads and one writes. Neither is in a transaction for longer than what is
+    asked takes.
+
+    Args:
+        writing: held by who writes.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, writing: AbstractAsyncContextManager[object]) -> None:
+        self._lines = {False: _Line(engine, nullcontext()), True: _Line(engine, writing)}
+
+    async def ask(self, *asked: Asked, writes: bool) -> list[tuple[Any, ...]]:
+        return await self._lines[writes].ask(asked)
+
+    async def aclose(self) -> None:
+        for line in self._lines.values():
+            await line.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """Somebody who waits for the rows of the first of what he asks."""
+
+    asked: Sequence[Asked]
+    rows: asyncio.Future[list[tuple[Any, ...]]]
+
+
+class _Line:
+    """A connection to SQLite. The way to its thread and back takes longer than what is asked there, so all go together
+    that have come while the ones before were there; what each of them asks is a transaction of its own.
+
+    Args:
+        turn: held by who goes there.
+    """
+
+    def __init__(self, engine: AsyncEngine, turn: AbstractAsyncContextManager[object]) -> None:
         self._engine = engine
-        self._connecting = asyncio.Lock()
+        self._turn = turn
+        self._waiting: list[_Asking] = []
+        self._going: asyncio.Task[None] | None = None
         self._connection: _Connection | None = None
-        self._several: _Connection | None = None
         self._is_closed = False
 
-    async def ask(self, first: Asked, *more: Asked) -> list[tuple[Any, ...]]:
-        if more:
-            return await self._ask_together(first, *more)
-        connection = self._connection or await self._connect()
-        try:
-            rows: list[tuple[Any, ...]] = await connection.driver.execute_fetchall(*first)
-        except Exception:  # a query that broke off would hold on to its moment: others would see nothing newer
-            if self._connection is connection:  # several may fail at once
-                self._connection = None
-                await connection.aclose()
-            raise
-        return rows
-
-    async def _ask_together(self, first: Asked, *more: Asked) -> list[tuple[Any, ...]]:
-        """Nobody else writes meanwhile: the caller has seen to that."""
-        connection = self._several or await _Connection.of(self._engine)
-        self._several = None
-        try:
-            ask = connection.driver.execute_fetchall
-            await ask("BEGIN IMMEDIATE")
-            rows: list[tuple[Any, ...]] = await ask(*first)
-            for asked in more:
-                await ask(*asked)
-            await ask("COMMIT")
-        except BaseException:
-            await connection.aclose()  # and what it has begun with it
-            raise
-        if self._is_closed:
-            await connection.aclose()
-        else:
-            self._several = connection
-        return rows
+    async def ask(self, asked: Sequence[Asked]) -> list[tuple[Any, ...]]:
+        """Who is cancelled before he goes has asked nothing."""
+        one = _Asking(asked, asyncio.get_running_loop().create_future())
+        self._waiting.append(one)
+        if self._going is None:
+            self._going = asyncio.create_task(self._go(), name="statements")
+        return await one.rows
 
     async def aclose(self) -> None:
         self._is_closed = True
-        async with self._connecting:
-            pass
-        connections = (self._connection, self._several)
-        self._connection = self._several = None
-        for connection in connections:
-            if connection is not None:
-                await connection.aclose()
+        if self._going is not None:
+            await asyncio.wait([self._going])
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            await connection.aclose()
 
-    async def _connect(self) -> _Connection:
-        async with self._connecting:
+    async def _go(self) -> None:
+        try:
+            while self._waiting:
+                async with self._turn:
+                    going = [one for one in self._waiting[:_TOGETHER] if not one.rows.done()]
+                    del self._waiting[:_TOGETHER]
+                    for one, told in zip(going, await self._told(going), strict=True):
+                        if one.rows.done():
+                            continue
+                        if isinstance(told, Exception):
+                            one.rows.set_exception(told)
+                        else:
+                            one.rows.set_result(told)
+        finally:
+            self._going = None
+
+    async def _told(self, going: Sequence[_Asking]) -> Sequence[list[tuple[Any, ...]] | Exception]:
+        """What each is told: if it cannot be used, all the same."""
+        try:
             if self._is_closed:
                 raise ClosedError
-            if self._connection is None:
-                self._connection = await _Connection.of(self._engine)
-            return self._connection
+            connection = self._connection or await _Connection.of(self._engine)
+            self._connection = None
+            told: list[list[tuple[Any, ...]] | Exception]
+            try:
+                told = await connection.driver._execute(_all_told, connection.driver, [one.asked for one in going])
+            except BaseException:
+                await connection.aclose()
+                raise
+            if any(isinstance(one, Exception) for one in told):
+                await connection.aclose()  # a query that broke off would hold on to its moment, and see nothing newer
+            else:
+                self._connection = connection
+        except Exception as error:
+            return [error] * len(going)
+        return told
+
+
+def _all_told(driver: Any, asked: Sequence[Sequence[Asked]]) -> list[list[tuple[Any, ...]] | Exception]:
+    """Ask, in the thread of a connection; what fails keeps nothing else from being asked."""
+    connection: sqlite3.Connection = driver._conn
+    return [_told(connection, one) for one in asked]
+
+
+def _told(connection: sqlite3.Connection, asked: Sequence[Asked]) -> list[tuple[Any, ...]] | Exception:
+    try:
+        if len(asked) == 1:
+            return connection.execute(*asked[0]).fetchall()
+        connection.execute("BEGIN IMMEDIATE")
+        rows = [connection.execute(*one).fetchall() for one in asked]
+        connection.execute("COMMIT")
+        return rows[0]
+    except Exception as error:
+        connection.rollback()
+        return error
 
 
 class PostgresSingles:
@@ -123,9 +185,9 @@ class PostgresSingles:
             self._free.put_nowait(None)
         self._is_closed = False
 
-    async def ask(self, first: Asked, *more: Asked) -> list[tuple[Any, ...]]:
-        assert not more, "PostgreSQL does with one"
-        sql, arguments = first
+    async def ask(self, *asked: Asked, writes: bool) -> list[tuple[Any, ...]]:
+        del writes
+        [(sql, arguments)] = asked  # PostgreSQL does with one
         async with asyncio.timeout(FREE_TIMEOUT):
             connection = await self._free.get()
         try:

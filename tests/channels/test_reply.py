@@ -128,6 +128,19 @@ def on(board: Board, **more: Any) -> Reply:
     return Reply(board, keep=board.keep, **more)
 
 
+async def test_what_is_said_already_is_not_shown_once_more(board: Board) -> None:
+    async with on(board) as reply:
+        reply.feed("Well.")
+        await board.until(lambda: board.shown == ["Well."] and not board.in_flight)
+        shown = len(board.plans)
+        reply.replace("Well.")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(board.plans) == shown
+        await reply.close("Well.")
+    assert [plan.priority for plan in board.plans[shown:]] == [Priority.FINAL]
+
+
 async def test_a_placeholder_comes_first_and_is_then_filled(board: Board) -> None:
     async with on(board) as reply:
         await board.until(lambda: board.shown == [PLACEHOLDER])

@@ -1,7 +1,8 @@
 import asyncio
 import os
 import signal
-from contextlib import AsyncExitStack
+import sqlite3
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import asyncpg
@@ -26,6 +27,9 @@ KEYS = Statement(lambda _dialect: sa.select(state.c.key, state.c.scope).order_by
 SET_TWICE = Statement(
     lambda dialect: SET_ONE if dialect == "postgresql" else (SET_ONE, sa.update(state).values(key=NAME))
 )
+MOVED = sa.update(state).where(state.c.key == NAME).values(owner="b")
+SET_AND_MOVE = Statement(lambda dialect: SET_ONE if dialect == "postgresql" else (SET_ONE, MOVED))
+PAGES = Statement(lambda _dialect: sa.select(sa.column("page_count")).select_from(sa.text("pragma_page_count")))
 UNKNOWN = Statement(lambda _dialect: sa.select(sa.table("nowhere", sa.column("x")).c.x))
 
 
@@ -86,6 +90,31 @@ async def test_statements_that_fail_together_spoil_nothing_for_the_others(databa
     assert await keys(database) == []
 
 
+@pytest.mark.parametrize("statement", [SET, SET_AND_MOVE])
+async def test_what_is_written_together_is_stored_or_fails_by_itself(database: Faulty, statement: Statement) -> None:
+    names = [f"k{number // 3}" for number in range(150)]  # of three that are called the same, one is stored
+    asked = [database.run(statement, name=name, **{"as": 1}) for name in names]
+    async with asyncio.timeout(10):
+        told = await asyncio.gather(*asked, return_exceptions=True)
+    by_name = [sorted(type(one).__name__ for one in told[first : first + 3]) for first in range(0, 150, 3)]
+    assert by_name == [["IntegrityError", "IntegrityError", "list"]] * 50
+    assert await keys(database) == sorted(set(names))
+
+
+async def test_who_is_cancelled_while_others_write_spoils_nothing_for_them(database: Faulty) -> None:
+    async with database.write():
+        asked = [asyncio.create_task(database.run(SET, name=f"k{number}", **{"as": 1})) for number in range(60)]
+        await asyncio.sleep(0)
+        for one in asked[::2]:
+            one.cancel()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*asked, return_exceptions=True)
+    stored = await keys(database)
+    assert {f"k{number}" for number in range(1, 60, 2)} <= set(stored)
+    if database.is_sqlite:  # who writes comes before them: they had asked nothing yet
+        assert len(stored) == 30
+
+
 async def test_a_database_that_was_closed_is_opened_anew_by_nobody_who_comes_late(database: Faulty) -> None:
     await database.ping()
     asked = [(statement, {"name": f"k{n}", "as": n}) for n, statement in enumerate((SET, SET_TWICE, SET))]
@@ -101,7 +130,7 @@ async def test_a_database_that_was_closed_is_opened_anew_by_nobody_who_comes_lat
                 pass
     singles = database._singles
     if isinstance(singles, SqliteSingles):
-        assert (singles._connection, singles._several) == (None, None)
+        assert [line._connection for line in singles._lines.values()] == [None, None]
     else:
         assert isinstance(singles, PostgresSingles)
         assert singles._free.empty()
@@ -147,6 +176,39 @@ async def test_what_sqlite_does_not_take_is_told_with_what_to_do_and_counted(
     assert [labels["kind"] for labels in counted] == [said.partition(")")[0]] * 2
     assert await keys(limited) == []
     await limited.aclose()
+
+
+async def test_of_what_is_written_together_that_is_stored_for_which_the_disk_has_room(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
+    async with with_tables(Database(url)) as database:
+        [(pages,)] = await database.run(PAGES)
+    limited = Database(url)
+    pragma = f"PRAGMA max_page_count={pages + 10}"
+    sa.event.listen(limited.engine.sync_engine, "connect", lambda c, _: c.cursor().execute(pragma))
+    asked = [limited.run(SET, name=f"k{n}", **{"as": "x" * (100_000 if n % 2 else 10)}) for n in range(10)]
+    told = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in told] == [list, StoreError] * 5
+    assert await keys(limited) == [f"k{n}" for n in range(0, 10, 2)]
+    await limited.aclose()
+
+
+async def test_what_waits_for_another_program_is_told_so_and_goes_on_when_that_ends(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
+    async with with_tables(Database(url)):
+        database = Database(url)
+        sa.event.listen(
+            database.engine.sync_engine, "connect", lambda c, _: c.cursor().execute("PRAGMA busy_timeout=10")
+        )
+        with closing(sqlite3.connect(tmp_path / "parley.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            asked = [database.run(one, name=f"k{n}", **{"as": n}) for n, one in enumerate([SET, SET_AND_MOVE] * 3)]
+            told = await asyncio.gather(*asked, return_exceptions=True)
+            assert [isinstance(one, StoreError) and one.retryable for one in told] == [True] * 6
+            assert await keys(database) == []
+        again = [database.run(one, name=f"k{n}", **{"as": n}) for n, one in enumerate([SET, SET_AND_MOVE] * 3)]
+        await asyncio.gather(*again)
+        assert len(await keys(database)) == 6
+        await database.aclose()
 
 
 async def test_a_server_that_hangs_holds_up_no_end(
