@@ -39,11 +39,7 @@ async def ended(talk: Talk, count: int = 1) -> list[Any]:
 
 async def answered(talk: Talk) -> None:
     """Wait until the model has said all of an answer."""
-    async with asyncio.timeout(5):
-        while True:
-            if any(row.text for row in await talk.bot.turn_rows()):
-                return
-            await asyncio.sleep(0.01)
+    await talk.bot.database.until(talk.bot.turn_rows, lambda rows: any(row.text for row in rows), seconds=5)
 
 
 def retries(talk: Talk) -> list[bool]:

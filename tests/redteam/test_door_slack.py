@@ -1,6 +1,5 @@
 """Those who may not speak with the bot in Slack try every way in."""
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,9 +48,7 @@ async def heard(bot: Bot, n: int = 0) -> None:
 
 async def accepted(bot: Bot, count: int) -> None:
     """So many messages have been."""
-    async with asyncio.timeout(10):
-        while len(await bot.inbox_rows()) < count:  # noqa: ASYNC110 (the database tells nobody)
-            await asyncio.sleep(0.01)
+    await bot.database.until(bot.inbox_rows, lambda rows: len(rows) >= count)
 
 
 async def holds(bot: Bot, words_: str) -> list[str]:
