@@ -17,11 +17,10 @@ from core.store.database import Database
 from core.turns import Turns
 from sandbox.models import Asked, Fail, Pause, Say, Stall, Turn
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
-from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
 from tests.channels.slack.conftest import quick_pings
 from tests.inbounds import inbound
 
-__all__ = ["nothing_stays_and_nobody_waits", "quick_pings"]
+__all__ = ["quick_pings"]
 
 LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 40 for number in range(12)).strip()
 

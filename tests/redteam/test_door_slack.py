@@ -217,7 +217,7 @@ async def test_who_may_not_speak_any_more_is_told_so_by_slacks_own_button_in_his
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     slack.add_user("mina", locale="ko-KR")
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
         question = await slack.say("mina", slack.open_dm("mina"), "a story")
         await bot.shows(question, lambda texts: texts[-1] == "Once")
         bot.desk.door._rules = {"slack": Rules(block=frozenset({f"user:{slack.people['mina'].id}"}))}
