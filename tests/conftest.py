@@ -10,20 +10,29 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from sandbox.postgres import PostgresSandbox
 from tests import once, tables
-from tests.zygote import Zygote
+from tests.zygote import Zygote, begun
 
 gc.disable()  # until all tests are found: nothing is let go of before
 
 #: How often Python's collector looks through what there is, if it is not told otherwise.
 THRESHOLDS = gc.get_threshold()
+
+#: Of programs as they are; and all zygotes that there are.
+MOULD = "tests.mould"
+MOULDS = (MOULD, "tests.chaos.mould")
+
+#: By mould, the folders of those that the workers of xdist share.
+ZYGOTES = pytest.StashKey[dict[str, str]]()
 
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
@@ -110,10 +119,30 @@ def postgres(postgres_url: str) -> str:
     return postgres_url
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All workers of xdist share the zygotes: each is warmed once, by the first worker that wants it."""
+    config: pytest.Config = node.config
+    if ZYGOTES not in config.stash:
+        stack = ExitStack()
+        config.add_cleanup(stack.close)
+        config.stash[ZYGOTES] = {mould: str(stack.enter_context(begun(mould)).folder) for mould in MOULDS}
+    node.workerinput["zygotes"] = config.stash[ZYGOTES]
+
+
+@contextmanager
+def zygote_of(config: pytest.Config, mould: str) -> Iterator[Zygote]:
+    """What is forked as `mould` has it: the one of all workers, or one of this process's own."""
+    shared = getattr(config, "workerinput", {}).get("zygotes")
+    with nullcontext(Zygote(Path(shared[mould]))) if shared else begun(mould) as zygote:
+        zygote.warm()
+        yield zygote
+
+
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
+def zygote(pytestconfig: pytest.Config) -> Iterator[Zygote]:
     """What programs are forked from, each without its imports: they take seconds of work."""
-    with Zygote("tests.mould") as process:
+    with zygote_of(pytestconfig, MOULD) as process:
         yield process
 
 

@@ -1,7 +1,8 @@
 """A process that has all imports behind it, and that the program is forked from in some milliseconds.
 
-On each connection to its socket it forks a keeper, and that the process which the connection asks for. The keeper tells
-how the process ended; if the connection is closed before, it kills it. What goes over the line is JSON, a line each.
+On each connection to one of its sockets it forks a keeper, and that the process which the connection asks for. The
+keeper tells how the process ended; if the connection is closed before, it kills it. On a connection to its other socket
+it gets warm. What goes over the lines is JSON, a line each.
 """
 
 import asyncio
@@ -15,13 +16,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from select import select
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpcore2
 
@@ -29,6 +29,9 @@ from sandbox.environment import inherited
 
 #: Seconds that the imports may take.
 WARM_TIMEOUT = 120.0
+
+#: The sockets in its folder: where processes are asked for, and where it is asked to be warm.
+ORDERS, WARMTH = "orders", "warmth"
 
 #: What asks for a process in the place of `python`.
 FORKED = Path(__file__).with_name("forked.py")
@@ -79,62 +82,75 @@ class Life:
 
 
 class Zygote:
-    """The process, to be used as a context.
+    """The process, wherever it was begun.
 
     Args:
-        mould: the module whose function `live` is what is forked; it is imported before the program is.
-        databases: those of PostgreSQL that the program is rehearsed on, with all tables, beside one of SQLite.
+        folder: what `begun` has given to it.
 
     Attributes:
         python: what is asked for `-m MODULE`, as `python` is, and has that forked; asked for all else, it is Python.
-
-    Raises:
-        RuntimeError: it is not warm in time.
     """
 
-    def __init__(self, mould: str, *databases: str) -> None:
-        self._asked = [mould, *databases]
-        self._folder = tempfile.TemporaryDirectory(prefix="parley-zygote-")
-        self._socket = f"{self._folder.name}/socket"
-        self.python = Path(self._folder.name, "python")
-        own, words = shlex.quote(sys.executable), shlex.join(["-IS", str(FORKED), self._socket])
-        self.python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {own} "$@"\nexec {own} {words} "$@"\n')
-        self.python.chmod(0o755)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "python"
 
-    def __enter__(self) -> Self:
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(self._socket)
-            listener.listen()
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(listener.fileno()), str(self.python), *self._asked],
-                pass_fds=[listener.fileno()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=inherited(),
-            )
-        said = self._process.stdout
-        assert said is not None
-        if not (select([said], [], [], WARM_TIMEOUT)[0] and said.readline()):
-            self.__exit__(None, None, None)
-            raise RuntimeError("the zygote is not warm")
-        return self
+    def warm(self, *databases: str) -> None:
+        """Have the imports made and the program rehearsed, if nobody has yet: before anything is forked.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.kill()
-        self._process.communicate()
-        self._folder.cleanup()
+        Args:
+            databases: those of PostgreSQL that the program is rehearsed on, with all tables, beside one of SQLite.
+
+        Raises:
+            RuntimeError: it is not warm in time.
+        """
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.folder / WARMTH))
+            connection.sendall(json.dumps(databases).encode() + b"\n")
+            if not (select([connection], [], [], WARM_TIMEOUT)[0] and connection.recv(1)):
+                raise RuntimeError("the zygote is not warm")
 
     async def live(self, **order: Any) -> Life:
         """Start a process, and let it `live` with this."""
-        reader, writer = await asyncio.open_unix_connection(self._socket)
+        reader, writer = await asyncio.open_unix_connection(str(self.folder / ORDERS))
         writer.write(json.dumps(order).encode() + b"\n")
         return Life(int(await reader.readline()), reader, writer)
 
 
-def _warm(python: str, mould: str, *databases: str) -> Callable[..., None]:
-    """Import what the program would import, and run what it would run once."""
+@contextmanager
+def begun(mould: str) -> Iterator[Zygote]:
+    """A zygote of one's own, to be warmed by whoever first wants it.
+
+    Args:
+        mould: the module whose function `live` is what is forked; it is imported before the program is.
+    """
+    with tempfile.TemporaryDirectory(prefix="parley-zygote-") as name, ExitStack() as stack:
+        zygote = Zygote(Path(name))
+        own, words = shlex.quote(sys.executable), shlex.join(["-IS", str(FORKED), str(zygote.folder / ORDERS)])
+        zygote.python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {own} "$@"\nexec {own} {words} "$@"\n')
+        zygote.python.chmod(0o755)
+        listeners = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2)]
+        for listener, at in zip(listeners, (ORDERS, WARMTH), strict=True):
+            listener.bind(str(zygote.folder / at))
+            listener.listen()
+        files = [listener.fileno() for listener in listeners]
+        process = subprocess.Popen(
+            [sys.executable, "-m", __name__, *map(str, files), str(zygote.python), mould],
+            pass_fds=files,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=inherited(),
+        )
+        stack.close()
+        try:
+            yield zygote
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def _import(mould: str) -> Callable[..., None]:
+    """Import what the program would import; what is forked."""
     live: Callable[..., None] = import_module(mould).live
     # behind what the mould does to imports, as all of these
     from bot import answering, app, cli, keeping, logs, metrics, operator  # noqa: F401, PLC0415
@@ -144,33 +160,53 @@ def _warm(python: str, mould: str, *databases: str) -> Callable[..., None]:
     for module in LATE:
         import_module(module)
     from tests import once  # noqa: PLC0415
-    from tests.rehearsal import rehearse  # noqa: PLC0415
 
     once.share()
     httpcore2.default_ssl_context(_trust_env=True)  # as a client does
     asyncio.run(warm_up())
-    for database in ("", *databases):
-        asyncio.run(rehearse(database))
-    sys.executable = python  # what a program starts itself is forked, too
+    return live
+
+
+def _rehearse(database: str) -> None:
+    """Run what the program would run once."""
+    from tests.rehearsal import rehearse  # noqa: PLC0415 - see `_import`
+
+    asyncio.run(rehearse(database))
     gc.unfreeze()
     gc.collect()  # of loops that are gone, the threads end
     for thread in threading.enumerate()[1:]:
         thread.join(1.0)
     gc.freeze()
     assert threading.active_count() == 1, "a thread would not be there in what is forked"
-    return live
 
 
-def _serve(listener: socket.socket, live: Callable[..., None]) -> None:
+def _serve(orders: socket.socket, warmth: socket.socket, python: str, mould: str) -> None:
     """Answer connections until the standard input is closed."""
+    live: Callable[..., None] | None = None
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the keepers
-    while listener in select([listener, sys.stdin], [], [])[0]:
-        connection, _ = listener.accept()
-        if os.fork() == 0:
-            listener.close()
-            _keep(connection, live)
+    while True:
+        found = select([orders, warmth, sys.stdin], [], [])[0]
+        if warmth in found:
+            connection, _ = warmth.accept()
+            with connection:
+                databases = json.loads(connection.makefile().readline())
+                if live is None:
+                    live, databases = _import(mould), ["", *databases]
+                for database in databases:
+                    _rehearse(database)
+                sys.executable = python  # what a program starts itself is forked, too
+                connection.sendall(b"\n")
+        elif orders in found:
+            connection, _ = orders.accept()
+            assert live is not None, "nobody has warmed it"
+            if os.fork() == 0:
+                orders.close()
+                warmth.close()
+                _keep(connection, live)
+                return
+            connection.close()
+        else:
             return
-        connection.close()
 
 
 def _keep(connection: socket.socket, live: Callable[..., None]) -> None:
@@ -201,7 +237,5 @@ def _keep(connection: socket.socket, live: Callable[..., None]) -> None:
 
 
 if __name__ == "__main__":
-    life = _warm(*sys.argv[2:])
-    sys.stdout.write("warm\n")
-    sys.stdout.flush()
-    _serve(socket.socket(fileno=int(sys.argv[1])), life)
+    asked, asked_warm = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    _serve(asked, asked_warm, *sys.argv[3:])

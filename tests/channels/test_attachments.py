@@ -16,10 +16,9 @@ from core.store.schema import blobs, messages
 from sandbox.models import Fail, Say, Stall
 from sandbox.slack import File, SlackSandbox
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking
-from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
 from tests.channels.slack.conftest import quick_pings
 
-__all__ = ["nothing_stays_and_nobody_waits", "quick_pings"]
+__all__ = ["quick_pings"]
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 340  # the same in every kind of base64
 PDF = b"%PDF-1.7\n" + b"x" * 2_000

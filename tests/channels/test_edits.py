@@ -1,6 +1,5 @@
 """An edit that calls the bot, on both platforms."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -53,9 +52,7 @@ async def test_what_was_said_to_others_in_a_thread_is_for_the_bot_as_soon_as_it_
             await sandbox.say("ada", thread, f"{talk.bot.mention} three")
             await talk.bot.settled(2)
             said = await sandbox.say("grace", thread, "and two?")
-        async with asyncio.timeout(10):
-            while (rows := await talk.bot.inbox_rows())[-1].outcome != "overheard":  # noqa: ASYNC110 (the database tells nothing)
-                await asyncio.sleep(0.01)
+        rows = await talk.bot.database.until(talk.bot.inbox_rows, lambda rows: rows[-1].outcome == "overheard")
         known = len(rows) - 1
         await sandbox.edit("grace", said, f"and two, {talk.bot.mention}?")
         await talk.bot.settled(known + 1)

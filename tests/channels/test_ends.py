@@ -17,11 +17,10 @@ from core.store.database import Database
 from core.turns import Turns
 from sandbox.models import Asked, Fail, Pause, Say, Stall, Turn
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
-from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
 from tests.channels.slack.conftest import quick_pings
 from tests.inbounds import inbound
 
-__all__ = ["nothing_stays_and_nobody_waits", "quick_pings"]
+__all__ = ["quick_pings"]
 
 LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 40 for number in range(12)).strip()
 
@@ -39,11 +38,7 @@ async def ended(talk: Talk, count: int = 1) -> list[Any]:
 
 async def answered(talk: Talk) -> None:
     """Wait until the model has said all of an answer."""
-    async with asyncio.timeout(5):
-        while True:
-            if any(row.text for row in await talk.bot.turn_rows()):
-                return
-            await asyncio.sleep(0.01)
+    await talk.bot.database.until(talk.bot.turn_rows, lambda rows: any(row.text for row in rows), seconds=5)
 
 
 def retries(talk: Talk) -> list[bool]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,7 @@ async def test_a_command_that_was_acknowledged_is_done_by_the_next_process_and_t
     monkeypatch.setattr(Commands, "run", run)
     async with talking(sandbox, tmp_path, "two") as talk:
         await sandbox.wait_for(lambda: told(sandbox), timeout=20)
-        async with asyncio.timeout(10):
-            while await rows(talk.bot):  # noqa: ASYNC110 (the database tells nothing)
-                await asyncio.sleep(0.01)
+        await gone(talk.bot)
         assert len(told(sandbox)) == 1
         (session,) = {row.session for row in await talk.bot.inbox_rows() if row.outcome is None}
         assert await talk.bot.desk.conversations.model(session) == MODEL
@@ -161,6 +160,4 @@ async def _left(sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, nam
 
 async def gone(bot: Any) -> None:
     """Nothing is left to be done."""
-    async with asyncio.timeout(20):
-        while await rows(bot):  # noqa: ASYNC110 (the database tells nothing)
-            await asyncio.sleep(0.01)
+    await bot.database.until(partial(rows, bot), lambda found: not found)

@@ -130,12 +130,14 @@ async def prepare(talk: Talk, call: str, *, says: str = "hi") -> Callable[[], Aw
 async def ended(talk: Talk, count: int) -> Any:
     """The newest turn of this talk, once so many have ended."""
     place = talk.channel.id if isinstance(talk, SlackTalk) else talk.place.id  # type: ignore[attr-defined]
-    async with asyncio.timeout(10):
-        while True:
-            rows = [row for row in await talk.bot.turn_rows() if place in row.session]
-            if len(rows) == count and all(row.finished_at for row in rows):
-                return rows[-1]
-            await asyncio.sleep(0.01)
+
+    async def here() -> list[Any]:
+        return [row for row in await talk.bot.turn_rows() if place in row.session]
+
+    rows = await talk.bot.database.until(
+        here, lambda rows: len(rows) == count and all(row.finished_at for row in rows), seconds=10
+    )
+    return rows[-1]
 
 
 def turns_of(call: str) -> int:

@@ -19,12 +19,11 @@ from core.tools import adapt
 from core.turns import Turns
 from sandbox.models import Call, Fail
 from tests.channels.benches import PLATFORMS, Talk, sandbox_of, says, shows, talking, texts
-from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
 from tests.channels.slack.conftest import quick_pings
 from tests.channels.test_ends import dies, ended
 from tests.channels.wiring import until
 
-__all__ = ["nothing_stays_and_nobody_waits", "quick_pings"]
+__all__ = ["quick_pings"]
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 10
 

@@ -326,7 +326,7 @@ async def test_who_speaks_another_language_has_the_bots_own_words_in_it(sandbox:
     else:
         sandbox.add_user("minsu")
         sandbox.locale = "ko"  # Discord tells of a message only that of the server
-    async with talking(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)]) as talk:
+    async with talking(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)], grace=0.1) as talk:
         await talk.say("one", user="minsu")
         await has_buttons(talk, [korean(words.RETRY)])
         assert texts(talk)[0].startswith(korean.sorry(ProviderRequestError.public))

@@ -53,6 +53,7 @@ from core.turns import Turns
 from core.worker import Worker
 from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests import tables
+from tests.watched import Watched
 
 #: What may be chosen; and how many tokens of history are sent.
 MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
@@ -82,7 +83,7 @@ class Core:
     """The parts; `channels` is where the adapter goes."""
 
     model: Any
-    database: Database
+    database: Watched
     turns: Turns
     inbox: Inbox
     desk: Desk
@@ -115,7 +116,7 @@ async def core_of(
     async with AsyncExitStack() as stack:
         server, full_name = MODEL_SERVERS[vendor]
         model = await stack.enter_async_context(server(script[0] if callable(script[0]) else list(script)))
-        database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+        database = Watched(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
         stack.push_async_callback(database.aclose)
         await tables.lay(database)
         provider, name = make_provider(full_name, _endpoints(model.base_url))
@@ -225,30 +226,24 @@ class Wired:
 
     async def settled(self, count: int) -> list[Any]:
         """The turns, once so many have ended."""
-        async with asyncio.timeout(20):
-            while True:
-                rows = await self.turn_rows()
-                if sum(row.finished_at is not None for row in rows) >= count:
-                    return rows
-                await asyncio.sleep(0.01)
+        return await self.database.until(
+            self.turn_rows, lambda rows: sum(row.finished_at is not None for row in rows) >= count
+        )
 
     async def in_states(self, *states: str) -> None:
         """Once the turns are in these."""
-        async with asyncio.timeout(20):
-            while True:
-                if [row.state for row in await self.turn_rows()] == list(states):
-                    return
-                await asyncio.sleep(0.01)
+        await self.database.until(self.turn_rows, lambda rows: [row.state for row in rows] == list(states))
 
     async def at_rest(self, count: int) -> list[Any]:
         """The messages that were accepted, once there are so many and each of them has come to its end."""
-        async with asyncio.timeout(20):
-            while True:
-                over = {row.id for row in await self.turn_rows() if row.finished_at is not None}
-                rows = await self.inbox_rows()
-                if len(rows) >= count and all(row.outcome is not None or row.turn in over for row in rows):
-                    return rows
-                await asyncio.sleep(0.01)
+
+        async def left() -> tuple[list[Any], list[Any]]:
+            over = {row.id for row in await self.turn_rows() if row.finished_at is not None}
+            rows = await self.inbox_rows()
+            return rows, [row for row in rows if row.outcome is None and row.turn not in over]
+
+        rows, _ = await self.database.until(left, lambda found: len(found[0]) >= count and not found[1])
+        return rows
 
     async def restarted(self, **changed: Any) -> None:
         """What runs dies, and another process goes on.

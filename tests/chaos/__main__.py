@@ -14,7 +14,7 @@ from tests.chaos import campaign, databases
 from tests.chaos.campaign import Tried
 from tests.chaos.report import table
 from tests.chaos.stage import MOULD, Stage
-from tests.zygote import Zygote
+from tests.zygote import begun
 
 #: After how many cases one is told how many there were.
 TOLD_EVERY = 100
@@ -45,7 +45,9 @@ async def _run(database: str, given: argparse.Namespace) -> int:
             lend = await databases.sqlite(folder)
         else:
             lend = await databases.postgres(stack.enter_context(PostgresSandbox()))
-        stage = Stage(stack.enter_context(Zygote(MOULD)), lend, folder)
+        zygote = stack.enter_context(begun(MOULD))
+        zygote.warm()
+        stage = Stage(zygote, lend, folder)
         plan = await campaign.plan(stage)
         cases = [case for case in (*plan.once, *plan.twice) if case[-1].point.startswith(given.at)]
         if given.cases is not None:

@@ -48,11 +48,10 @@ async def postgres(server: PostgresSandbox) -> LendDatabase:
     return lend
 
 
-def rehearsed(server: PostgresSandbox) -> str:
+async def rehearsed(server: PostgresSandbox) -> str:
     """One for a zygote, as a setting."""
-    url = server.create("rehearsed")
-    with asyncio.Runner() as runner:
-        runner.run(tables.migrated(driven(url)))
+    url = await asyncio.to_thread(server.create, f"rehearsed_{uuid.uuid4().hex}")
+    await tables.migrated(driven(url))
     return url
 
 

@@ -3,6 +3,7 @@
 Here at some of them, chosen by chance; `make chaos` does it at all.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.chaos.campaign import Tried
 from tests.chaos.report import table
 from tests.chaos.stage import MOULD, LendDatabase, Stage
 from tests.chaos.verdict import judge
+from tests.conftest import zygote_of
 from tests.zygote import Zygote
 
 #: How many cases, on each of the databases: with one death, and with two.
@@ -24,16 +26,18 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # on a machine that i
 
 
 @pytest.fixture(scope="module")
-def zygote(postgres_server: PostgresSandbox) -> Iterator[Zygote]:
-    with Zygote(MOULD, databases.rehearsed(postgres_server)) as process:
+def zygote(pytestconfig: pytest.Config) -> Iterator[Zygote]:
+    with zygote_of(pytestconfig, MOULD) as process:
         yield process
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def lend(request: pytest.FixtureRequest, tmp_path: Path) -> LendDatabase:
-    if request.param == "postgres":
-        return await databases.postgres(request.getfixturevalue("postgres_server"))
-    return await databases.sqlite(tmp_path)
+async def lend(request: pytest.FixtureRequest, zygote: Zygote, tmp_path: Path) -> LendDatabase:
+    if request.param == "sqlite":
+        return await databases.sqlite(tmp_path)
+    server: PostgresSandbox = request.getfixturevalue("postgres_server")
+    await asyncio.to_thread(zygote.warm, await databases.rehearsed(server))
+    return await databases.postgres(server)
 
 
 async def test_whatever_await_the_process_dies_at_each_message_has_one_end(

@@ -1,6 +1,5 @@
 """Those who may not speak with the bot in Slack try every way in."""
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,9 +48,7 @@ async def heard(bot: Bot, n: int = 0) -> None:
 
 async def accepted(bot: Bot, count: int) -> None:
     """So many messages have been."""
-    async with asyncio.timeout(10):
-        while len(await bot.inbox_rows()) < count:  # noqa: ASYNC110 (the database tells nobody)
-            await asyncio.sleep(0.01)
+    await bot.database.until(bot.inbox_rows, lambda rows: len(rows) >= count)
 
 
 async def holds(bot: Bot, words_: str) -> list[str]:
@@ -220,7 +217,7 @@ async def test_who_may_not_speak_any_more_is_told_so_by_slacks_own_button_in_his
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     slack.add_user("mina", locale="ko-KR")
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
         question = await slack.say("mina", slack.open_dm("mina"), "a story")
         await bot.shows(question, lambda texts: texts[-1] == "Once")
         bot.desk.door._rules = {"slack": Rules(block=frozenset({f"user:{slack.people['mina'].id}"}))}

@@ -33,9 +33,7 @@ async def test_a_question_that_is_edited_while_it_waits_is_answered_as_it_says_t
 
 
 async def until_revised(bot: Any, text: str) -> None:
-    async with asyncio.timeout(10):
-        while (await bot.inbox_rows())[-1].inbound["text"] != text:  # noqa: ASYNC110 (the database tells nothing)
-            await asyncio.sleep(0.01)
+    await bot.database.until(bot.inbox_rows, lambda rows: rows[-1].inbound["text"] == text)
 
 
 async def test_an_answer_to_what_was_edited_since_is_given_anew_when_that_is_asked(
@@ -66,9 +64,8 @@ async def test_a_question_that_is_deleted_while_it_waits_is_not_answered(
         await server.wait_for(lambda: second.reactions and third.reactions)
         await server.delete("ada", second)
         await server.purge([third])
-        async with asyncio.timeout(10):
-            while [row.outcome for row in await bot.inbox_rows()] != [None, "withdrawn", "withdrawn"]:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        outcomes = [None, "withdrawn", "withdrawn"]
+        await bot.database.until(bot.inbox_rows, lambda rows: [row.outcome for row in rows] == outcomes)
         go_on.set()
         await bot.says(first, "one!")
         assert await bot.turn_rows()
@@ -95,9 +92,7 @@ async def test_what_is_edited_or_deleted_while_it_is_being_taken_in_is_so_when_i
         take_in.set()
         await bot.says(last, "heard: last")
         await server.wait_for(lambda: any("two" in a.text or words.REVISE in a.buttons for a in bot.answers(first)))
-        async with asyncio.timeout(10):
-            while "withdrawn" not in [row.outcome for row in await bot.inbox_rows()]:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await bot.database.until(bot.inbox_rows, lambda rows: "withdrawn" in [row.outcome for row in rows])
         assert "heard: Ada Lovelace: one" not in bot.texts(second)
 
 

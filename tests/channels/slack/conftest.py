@@ -109,6 +109,7 @@ async def running(
     time_limit: float = 30,
     most_messages: int = MOST_MESSAGES,
     connect: bool = True,
+    grace: float = 5,
     streaming: Streaming = "edit",
     bounds: Bounds = BOUNDS,
     follow: Follow = "asker",
@@ -139,6 +140,6 @@ async def running(
                 await channel.stop()
         finally:
             await channel.stop()
-            await bot.worker.stop(5)
+            await bot.worker.stop(grace)
             await asyncio.wait_for(work, 5)
             await channel.aclose()
