@@ -156,6 +156,7 @@ class Worker:
     async def _claim(self) -> None:
         async with self._claiming:
             while not self._stopping and (free := self._limit - len(self._running)) > 0:
+                interrupted = list(self._interrupted)
                 claimed = await self._turns.claim(free, running=list(self._running))
                 if claimed and self._resting is not None:
                     self._resting.cancel()
@@ -167,7 +168,8 @@ class Worker:
                         asyncio.get_running_loop().call_soon(run.cancel, reason)
                 self._ahead.clear()
                 if len(claimed) < free:
-                    self._interrupted.clear()  # what is left of them is somebody else's
+                    for turn_id in interrupted:  # what is left of them is somebody else's
+                        self._interrupted.pop(turn_id, None)
                     return
 
     async def _as_it_counts(self, turn: Turn) -> Turn:

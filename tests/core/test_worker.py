@@ -227,6 +227,38 @@ async def test_a_turn_that_the_database_interrupts_has_not_been_tried_more_often
             assert (await connection.execute(sa.select(turns_table.c.attempt))).scalar_one() == (1 if is_away else 5)
 
 
+async def test_a_turn_that_is_interrupted_while_others_are_claimed_has_not_been_tried_more_often_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, end, failures = Turns.claim, Turns.end, iter([StoreError("out of reach")])
+    looks = asyncio.Semaphore(0)
+
+    async def fails(self: Turns, *of: Any, **more: Any) -> None:
+        if error := next(failures, None):
+            error.retryable = True
+            raise error
+        await end(self, *of, **more)
+
+    async with working(tmp_path) as bench:
+
+        async def slow(self: Turns, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+            claimed = await claim(self, limit, running=running)
+            if running and not bench.go_on.is_set():  # the turn is interrupted before the worker hears that none waits
+                bench.go_on.set()
+                await looks.acquire()
+            return claimed
+
+        monkeypatch.setattr(Turns, "claim", slow)
+        monkeypatch.setattr(Turns, "end", fails)
+        await bench.inbox.accept(inbound("hello"))
+        await bench.until(lambda: bench.begun)
+        bench.worker.wake()
+        await asyncio.wait_for(bench.rested.wait(), 5)
+        looks.release()
+        await bench.until(lambda: bench.ended)
+        assert [turn.attempt for turn in bench.begun] == [1, 1]
+
+
 async def test_what_nobody_foresaw_while_turns_are_claimed_ends_no_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
