@@ -340,8 +340,9 @@ class Reply:
             await asyncio.wait([place])
         finally:
             self._place = None
-            place.cancel()
-            await asyncio.wait([place])
+            if not place.done():
+                place.cancel()
+                await asyncio.wait([place])
         return not place.cancelled() and not self._is_abandoned
 
     def _plan(self, settled: int, priority: Priority) -> Plan:

@@ -15,7 +15,6 @@ from core.store.address import ANSWER_TIMEOUT
 #: Seconds to wait until a connection is free.
 FREE_TIMEOUT = 30.0
 
-
 #: How many go to SQLite at once, at most: all that they do next is done in one pass of the event loop.
 _TOGETHER = 16
 
