@@ -122,7 +122,7 @@ class Run:
         for number in range(messages):
             if number:
                 await self._sleep(PAUSES)
-            if kind(session.next) == "afresh" and session.said and session.has(session.said):
+            if kind(session.next) == "afresh" and session.said and session.is_at_rest:
                 await self._start_over(session)
             name, said = await session.say(papers(session.next))
             names.append(name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from benchmarks.soak.places import Place, shown
+from benchmarks.soak.places import Place, shown, unfinished
 from benchmarks.soak.script import answered
 
 #: Seconds after which somebody who gets no answer goes on.
@@ -52,6 +52,13 @@ class Session:
     def has(self, names: Sequence[str]) -> bool:
         """Whether these have been answered."""
         return answered(shown(self.place)).issuperset(names)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all that was said has its answer, and none is being written: one that is whole may be made anew,
+        for a message that was edited meanwhile.
+        """
+        return self.has(self.said) and not unfinished(self.place)
 
     async def wait(self, names: Sequence[str]) -> bool:
         """Wait for an answer to these messages, for as long as one has patience; whether there is one."""

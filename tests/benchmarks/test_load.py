@@ -84,6 +84,14 @@ def test_what_was_said_before_all_was_started_over_must_not_be_known_any_more() 
     assert speaker.faults == ["s1-0 is known still, though all was started over before s1-1"]
 
 
+def test_people_start_over_only_when_no_answer_is_being_written() -> None:
+    text = answer(["s1-0"])
+    stands, grows_still = grows((1.0, text)), Told(((1.0, text),), is_finished=False)
+    assert Session(1, "slack", Shown(stands), ["s1-0"]).is_at_rest
+    assert not Session(1, "slack", Shown(grows_still), ["s1-0"]).is_at_rest, "it may be made anew for an edit"
+    assert not Session(1, "slack", Shown(stands), ["s1-0", "s1-1"]).is_at_rest
+
+
 def test_people_wait_for_the_first_word_and_for_the_whole_and_a_deploy_counts_for_whom_it_made_wait() -> None:
     text = answer(["s1-0"])
     told = [grows((10.5, PLACEHOLDER), (11.0, text[:9]), (12.0, text)), grows((13.0, RESET_DONE))]
