@@ -2,12 +2,53 @@
 
 import asyncio
 import time
+from collections import deque
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-#: Seconds of computing after which the rest waits for the next round.
+#: Seconds of computing after which the rest waits for a later round.
 ENOUGH = 0.005
 
-_began = WeakKeyDictionary[asyncio.AbstractEventLoop, float]()
+#: How many of those who wait look for room in one round: most of them find it, and the others do not look in vain.
+_LOOK = 4
+
+
+@dataclass(slots=True)
+class _Round:
+    """The round of a loop.
+
+    Attributes:
+        began: when, of the thread's CPU seconds; none, before anybody has looked for room in it.
+        has_end: whether the loop will end it.
+        waiting: those who found no room, in order.
+    """
+
+    began: float | None = None
+    has_end: bool = False
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+
+    @property
+    def has_room(self) -> bool:
+        return self.began is None or time.thread_time() - self.began < ENOUGH
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self.began is None:
+            self.began = time.thread_time()
+        if not self.has_end:
+            self.has_end = True
+            loop.call_soon(self._end, loop)
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        for _ in range(min(_LOOK, len(self.waiting))):
+            waits = self.waiting.popleft()
+            if not waits.done():  # it may have been cancelled
+                waits.set_result(None)
+        self.began, self.has_end = None, bool(self.waiting)
+        if self.has_end:
+            loop.call_soon(self._end, loop)
+
+
+_rounds = WeakKeyDictionary[asyncio.AbstractEventLoop, _Round]()
 
 
 async def room() -> None:
@@ -17,9 +58,9 @@ async def room() -> None:
     room in it go on in a later one.
     """
     loop = asyncio.get_running_loop()
-    # no event tells of a round
-    while (began := _began.get(loop)) is not None and time.thread_time() - began >= ENOUGH:  # noqa: ASYNC110
-        await asyncio.sleep(0)
-    if began is None:
-        _began[loop] = time.thread_time()
-        loop.call_soon(_began.pop, loop, None)
+    current = _rounds.setdefault(loop, _Round())
+    while not current.has_room:
+        waits = loop.create_future()
+        current.waiting.append(waits)
+        await waits
+    current.begin(loop)
