@@ -4,13 +4,15 @@ import asyncio
 import math
 from bisect import insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 from channels.channel import SILENT, Priority
+from channels.part import Part
 from core import clock
+from core.shares import Use
 
 #: Seconds that a reply is likely to last: until then, what is free now is dealt out over what is left of them, but
 #: over so many at the least. One that lasts longer is taken to go on for good.
@@ -34,12 +36,6 @@ _SOON, _OFF = 0.3, 0.01
 #: Seconds that are too few to wait for: a clock may not move by so little.
 _NO_TIME = 1e-6
 
-#: This part of what is allowed is for workers that have no reply as yet.
-_FEW = 8
-
-#: How often the other workers must have been told of more replies before they count.
-_ROUNDS = 3
-
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -52,21 +48,6 @@ class Window:
     calls: int
     seconds: float
     least: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Others:
-    """What the other workers use of one budget, all together.
-
-    Attributes:
-        workers: how many they are.
-        live: how many replies they have that live on it.
-        used: how many of their calls count.
-    """
-
-    workers: int
-    live: int = 0
-    used: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +87,7 @@ class Budget:
         self._last = -math.inf  # when a call went
         self._closed_until = 0.0
         self._share = 1.0  # of what the window says, as far as refusals have taught
-        self._others: Others | None = None
-        self._told_live = deque([0] * _ROUNDS, maxlen=_ROUNDS)  # how many lived, as the others were told
+        self._part = Part()
         self._learnt_at = 0.0
         self._told: _Told | None = None
         self._unanswered = 0
@@ -242,7 +222,7 @@ class Budget:
         told, until = self._told, clock.now() + within
         if told is not None and clock.now() < told.until:
             later = max(0, math.ceil((until - told.until) / self._window.seconds))
-            return self._part(told.left) - self._unanswered + later * self._calls
+            return self._part.of_left(told.left) - self._unanswered + later * self._calls
         windows, rest = divmod(within, self._window.seconds)
         return (int(windows) + 1) * self._calls - self._used + self._back(rest)
 
@@ -253,35 +233,22 @@ class Budget:
     @property
     def _calls(self) -> int:
         """How many calls of the window are this worker's, as far as refusals have taught."""
-        calls, others = max(1, int(self._window.calls * self._share)), self._others
-        if others is None:
-            return calls
-        left = calls - others.used - others.live  # since they told, each may have made another one
-        return min(self._part(calls), max(0, left))
+        return self._part.of(max(1, int(self._window.calls * self._share)))
 
-    def _part(self, calls: int) -> int:
-        """What of so many calls is this worker's: as much as it has of all replies that all workers know of, but for a
-        few that are there for who has none.
-        """
-        if self._others is None or calls <= 0:
-            return calls
-        mine, others, few = min(self._told_live), self._others, calls // _FEW
-        if mine:
-            return max(1, (calls - few) * mine // (mine + others.live))
-        return max(1, few // others.workers if others.live else calls // (others.workers + 1))
-
-    def tell(self) -> tuple[int, int]:
-        """What the other workers are to know: how many replies live on it, and how many calls count.
-
-        More replies are a larger part only when the others know it, and have made theirs smaller.
-        """
+    def tell(self) -> Use:
+        """What the other workers are to know."""
         self._forget()
-        self._told_live.append(len(self._live))
-        return len(self._live), self._used
+        mine = Use(len(self._live), self._used)
+        self._part.tell(mine)
+        return mine
 
-    def share(self, others: "Others | None") -> None:
-        """Leave to other workers what is theirs; nothing, if there are none."""
-        self._others = others
+    def share(self, others: Sequence[Use]) -> None:
+        """Leave to other workers what is theirs.
+
+        Args:
+            others: what each of them tells.
+        """
+        self._part.share(others)
         self._wake()
 
     @property
@@ -332,7 +299,7 @@ class Budget:
         return self._wait_as_known(priority, is_paced=is_paced)
 
     def _wait_in(self, told: _Told, priority: Priority, *, is_paced: bool) -> float:
-        now, free = clock.now(), self._part(told.left) - self._unanswered
+        now, free = clock.now(), self._part.of_left(told.left) - self._unanswered
         end = told.until - now
         if priority < Priority.TICK:
             return max(self._closed_until - now, 0.0 if free > 0 else end)

@@ -3,8 +3,8 @@
 from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 
-from channels.budget import Budget, Others, Window
-from core.shares import Uses
+from channels.budget import Budget, Window
+from core.shares import Use, Uses
 
 #: How many budgets may lie idle before they are thrown away.
 _IDLE = 1000
@@ -28,13 +28,13 @@ class Pacer:
             if len(self._budgets) >= _IDLE:
                 self._budgets = {key: budget for key, budget in self._budgets.items() if not budget.is_idle}
             found = self._budgets[key] = Budget(window, speed=self._speed)
-            found.share(self._use_of(key))
+            found.share(self._uses_of(key))
         return found
 
-    def tell(self) -> dict[str, tuple[int, int]]:
+    def tell(self) -> dict[str, Use]:
         """What the other workers are to know of what this one uses."""
         uses = {_name(key): budget.tell() for key, budget in self._budgets.items()}
-        return {name: use for name, use in uses.items() if use != (0, 0)}
+        return {name: use for name, use in uses.items() if use != Use()}
 
     def share(self, others: Sequence[Uses]) -> None:
         """Leave to other workers what is theirs.
@@ -44,16 +44,15 @@ class Pacer:
         """
         self._others = others
         for key, budget in self._budgets.items():
-            budget.share(self._use_of(key))
+            budget.share(self._uses_of(key))
 
     @property
     def left(self) -> float:
         """The part that is left, at least, of each budget's window: from 0 to 1."""
         return min((budget.left for budget in self._budgets.values()), default=1.0)
 
-    def _use_of(self, key: Hashable) -> Others | None:
-        uses = [other.get(_name(key), (0, 0)) for other in self._others]
-        return Others(len(uses), sum(live for live, _ in uses), sum(used for _, used in uses)) if uses else None
+    def _uses_of(self, key: Hashable) -> list[Use]:
+        return [other.get(_name(key), Use()) for other in self._others]
 
 
 def _name(key: Hashable) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -16,9 +17,21 @@ log = logging.getLogger(__name__)
 #: Seconds between two times that workers tell each other what they use.
 EVERY = 1.0
 
-#: What one worker uses, by the name of what is limited: how many replies live on it, and how many calls they have made
-#: that still count.
-Uses = Mapping[str, tuple[int, int]]
+
+class Use(NamedTuple):
+    """What one worker uses of what is limited.
+
+    Attributes:
+        live: how many replies live on it.
+        used: how many calls it has made that still count.
+    """
+
+    live: int = 0
+    used: int = 0
+
+
+#: What one worker uses, by the name of what is limited.
+Uses = Mapping[str, Use]
 
 
 class Shares:
@@ -52,7 +65,7 @@ class Shares:
         at_work = (workers.c.id != self._lease.worker) & (workers.c.lease > self._database.now)
         async with self._database.read() as connection:
             rows = await connection.execute(sa.select(workers.c.live).where(at_work))
-            return [{key: (live, used) for key, (live, used) in uses.items()} for uses in rows.scalars()]
+            return [{key: Use(*use) for key, use in uses.items()} for uses in rows.scalars()]
 
     async def _tell(self, uses: Uses) -> None:
         mine = sa.update(workers).where(workers.c.id == self._lease.worker)

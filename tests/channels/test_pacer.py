@@ -4,62 +4,96 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from channels.budget import Window
+from channels.budget import Budget, Window
 from channels.channel import Priority
 from channels.pacer import Pacer
+from core.shares import Use
 from tests.channels.test_budget import MINUTE, most_in, now, run
 
+#: How often workers have told each other until all of them go by it.
+ROUNDS = 3
 
-def exchange(pacers: Sequence[Pacer]) -> None:
+#: What one reply does: at which worker, after how many seconds, and for how many.
+Said = tuple[int, float, float]
+
+replies = st.lists(st.tuples(st.integers(0, 3), st.floats(0, 100), st.floats(1, 60)), max_size=20)
+
+
+def exchange(pacers: Sequence[Pacer], times: int = 1) -> None:
     """What they do every second."""
-    told = [pacer.tell() for pacer in pacers]
-    for number, pacer in enumerate(pacers):
-        pacer.share([uses for other, uses in enumerate(told) if other != number])
+    for _ in range(times):
+        told = [pacer.tell() for pacer in pacers]
+        for number, pacer in enumerate(pacers):
+            pacer.share([uses for other, uses in enumerate(told) if other != number])
 
 
-@given(
-    st.integers(2, 4),
-    st.lists(st.tuples(st.integers(0, 3), st.floats(0, 100), st.floats(1, 60)), max_size=20),
-    st.builds(Window, st.integers(32, 100), st.sampled_from([5.0, 60.0])),
-)
-def test_workers_together_make_no_more_calls_than_a_window_holds(
-    workers: int, replies: list[tuple[int, float, float]], window: Window
-) -> None:
-    async def main() -> list[float]:
-        pacers, sent = [Pacer() for _ in range(workers)], list[float]()
-        exchange(pacers)
+def said(workers: int, replies: Sequence[Said], window: Window, late: Sequence[float]) -> tuple[list[float], float]:
+    """When replies are shown that grow as fast as they may, and for how long the last word of one has waited at most.
 
-        async def reply(pacer: Pacer, after: float, seconds: float) -> None:
+    Args:
+        late: by worker: how many seconds after the one before it begins, and five times as many as it takes longer
+            than a second to tell of itself anew.
+    """
+
+    async def main() -> tuple[list[float], float]:
+        pacers, told = [Pacer() for _ in range(workers)], [dict[str, Use]() for _ in range(workers)]
+        sent, waits = list[float](), [0.0]
+
+        async def reply(budget: Budget, after: float, seconds: float) -> None:
             await asyncio.sleep(after)
-            budget = pacer.budget("edit", window)
             with budget.live():
                 ends = now() + seconds
                 while now() < ends:
                     await budget.admit(Priority.TICK)
                     sent.append(now())
                     budget.answered()
+                since = now()
                 await budget.admit(Priority.FINAL)
+                waits.append(now() - since)
                 sent.append(now())
                 budget.answered()
 
-        async def keep() -> None:
+        async def keep(worker: int) -> None:
+            pacer = pacers[worker]
             while True:
-                await asyncio.sleep(1)
-                exchange(pacers)
+                pacer.share([uses for other, uses in enumerate(told) if other != worker])
+                told[worker] = pacer.tell()
+                await asyncio.sleep(1 + late[worker] / 5)
 
-        keeping = asyncio.create_task(keep())
+        for pacer in pacers:
+            pacer.share([{} for _ in range(workers - 1)])
         async with asyncio.timeout(10_000), asyncio.TaskGroup() as group:
+            keeping = []
+            for worker in range(workers):
+                await asyncio.sleep(late[worker])
+                keeping.append(asyncio.create_task(keep(worker)))
             for worker, after, seconds in replies:
-                group.create_task(reply(pacers[worker % workers], after, seconds))
-        keeping.cancel()
-        return sorted(sent)
+                group.create_task(reply(pacers[worker % workers].budget("edit", window), after, seconds))
+        for task in keeping:
+            task.cancel()
+        return sorted(sent), max(waits)
 
-    sent = run(main)
+    result: tuple[list[float], float] = run(main)
+    return result
+
+
+@given(
+    st.integers(2, 4),
+    replies,
+    st.builds(Window, st.integers(32, 100), st.sampled_from([5.0, 60.0])),
+    st.tuples(*[st.floats(0, 1)] * 4),
+)
+@example(3, [(0, 13.0, 16.0), (0, 13.0, 19.0), (1, 0.0, 14.0), (2, 16.0, 20.0)], Window(32, 60.0), (0.0,) * 4)
+def test_workers_together_make_no_more_calls_than_a_window_holds(
+    workers: int, replies: list[Said], window: Window, late: tuple[float, ...]
+) -> None:
+    sent, longest = said(workers, replies, window, late)
     assert len(sent) >= 2 * len(replies)
     assert most_in(sent, window) <= window.calls
+    assert longest < 1, "a call is kept back for each last word"
 
 
 def test_a_worker_has_as_much_of_what_is_allowed_as_of_the_replies_that_all_know_of() -> None:
@@ -72,22 +106,44 @@ def test_a_worker_has_as_much_of_what_is_allowed_as_of_the_replies_that_all_know
 
         assert calls() == (50, 50)  # who is alone has all
         exchange([one, other])
+        assert calls() == (6, 6)  # what the other one uses is not known as yet
+        exchange([one, other], ROUNDS)
         assert calls() == (25, 25)
         with here.live(), ExitStack() as stack:
             exchange([one, other])
             assert calls() == (25, 6)
-            exchange([one, other])
-            exchange([one, other])
+            exchange([one, other], ROUNDS)
             assert calls() == (44, 6)
             for _ in range(3):
                 stack.enter_context(there.live())
             exchange([one, other])
             assert calls() == (11, 6)
-            exchange([one, other])
-            exchange([one, other])
+            exchange([one, other], ROUNDS)
             assert calls() == (11, 33)
             one.share([])
             assert here._calls == 50
+
+    run(main)
+
+
+def test_what_a_worker_has_used_when_its_part_was_larger_is_missing_from_all_parts_and_nobody_has_nothing() -> None:
+    async def main() -> None:
+        pacers = [Pacer() for _ in range(3)]
+        busy, *others = budgets = [pacer.budget("edit", Window(48, 60.0)) for pacer in pacers]
+        exchange(pacers)
+        with busy.live():
+            exchange(pacers, 2 * ROUNDS)
+            for _ in range(30):
+                await busy.admit(Priority.FINAL)
+                busy.answered()
+        with ExitStack() as stack:
+            for budget in others:
+                stack.enter_context(budget.live())
+            exchange(pacers, ROUNDS + 1)
+            assert [budget._calls for budget in others] == [9, 9]
+        await asyncio.sleep(60)
+        exchange(pacers, ROUNDS + 1)
+        assert sum(budget._calls for budget in budgets) == 48
 
     run(main)
 

@@ -6,7 +6,7 @@ import pytest
 
 from core import shares
 from core.lease import Lease
-from core.shares import Shares, Uses
+from core.shares import Shares, Use, Uses
 from tests.channels.wiring import until
 from tests.core.conftest import Faulty
 
@@ -30,10 +30,10 @@ async def test_workers_are_told_what_the_others_use_until_those_are_gone(
 ) -> None:
     monkeypatch.setattr(shares, "EVERY", 0.02)
     database = Faulty(postgres)
-    async with sharing(database, {"edit": (2, 20)}) as told:
+    async with sharing(database, {"edit": Use(2, 20)}) as told:
         await until(lambda: told[-1:] == [[]])
-        async with sharing(database, {"edit": (1, 5), "post": (0, 1)}) as other:
-            await until(lambda: told[-1] == [{"edit": (1, 5), "post": (0, 1)}])
-            await until(lambda: other[-1:] == [[{"edit": (2, 20)}]])
+        async with sharing(database, {"edit": Use(1, 5), "post": Use(0, 1)}) as other:
+            await until(lambda: told[-1] == [{"edit": Use(1, 5), "post": Use(0, 1)}])
+            await until(lambda: other[-1:] == [[{"edit": Use(2, 20)}]])
         await until(lambda: told[-1] == [])
     await database.aclose()
