@@ -59,8 +59,10 @@ async def room() -> None:
     """
     loop = asyncio.get_running_loop()
     current = _rounds.setdefault(loop, _Round())
+    line_up = current.waiting.append
     while not current.has_room:
         waits = loop.create_future()
-        current.waiting.append(waits)
+        line_up(waits)
         await waits
+        line_up = current.waiting.appendleft  # who has looked goes before who has not
     current.begin(loop)

@@ -42,3 +42,26 @@ async def test_who_computes_little_waits_for_nobody() -> None:
     for _ in range(MANY):
         await room()
     assert not rounds
+
+
+async def test_who_gives_up_while_waiting_keeps_nobody_else_from_going_on() -> None:
+    began, through = asyncio.Event(), set[int]()
+
+    async def compute(number: int) -> None:
+        await began.wait()
+        await room()
+        until = time.thread_time() + ENOUGH
+        while time.thread_time() < until:
+            pass
+        through.add(number)
+
+    tasks = [asyncio.create_task(compute(number)) for number in range(MANY)]
+    await asyncio.sleep(0)
+    began.set()
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    async with asyncio.timeout(10):
+        await asyncio.wait(tasks)
+    assert set(range(1, MANY, 2)) <= through
+    assert len(through) < MANY
