@@ -55,8 +55,8 @@ class Session:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether all that was said has its answer, and none is being written: one that is whole may be made anew,
-        for a message that was edited meanwhile.
+        """Whether all that was said has its answer, and none is being written: one that seems whole may not have come
+        to its end, and be given anew by the process that comes next.
         """
         return self.has(self.said) and not unfinished(self.place)
 

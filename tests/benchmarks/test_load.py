@@ -88,7 +88,7 @@ def test_people_start_over_only_when_no_answer_is_being_written() -> None:
     text = answer(["s1-0"])
     stands, grows_still = grows((1.0, text)), Told(((1.0, text),), is_finished=False)
     assert Session(1, "slack", Shown(stands), ["s1-0"]).is_at_rest
-    assert not Session(1, "slack", Shown(grows_still), ["s1-0"]).is_at_rest, "it may be made anew for an edit"
+    assert not Session(1, "slack", Shown(grows_still), ["s1-0"]).is_at_rest, "it may be given anew"
     assert not Session(1, "slack", Shown(stands), ["s1-0", "s1-1"]).is_at_rest
 
 
