@@ -242,13 +242,9 @@ class Budget:
         self._part.tell(mine)
         return mine
 
-    def share(self, others: Sequence[Use]) -> None:
-        """Leave to other workers what is theirs.
-
-        Args:
-            others: what each of them tells.
-        """
-        self._part.share(others)
+    def share(self, others: Sequence[Use], *, is_new: bool = True) -> None:
+        """Leave to other workers what is theirs: see `Part.share`."""
+        self._part.share(others, is_new=is_new)
         self._wake()
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 
 from channels.budget import Budget, Window
+from channels.part import ROUNDS
 from core.shares import Use, Uses
 
 #: How many budgets may lie idle before they are thrown away.
@@ -21,6 +22,7 @@ class Pacer:
         self._speed = speed
         self._budgets: dict[Hashable, Budget] = {}
         self._others: Sequence[Uses] = ()
+        self._rounds = 0  # how often the others have told what they use, since there are any
 
     def budget(self, key: Hashable, window: Window) -> Budget:
         found = self._budgets.get(key)
@@ -28,7 +30,7 @@ class Pacer:
             if len(self._budgets) >= _IDLE:
                 self._budgets = {key: budget for key, budget in self._budgets.items() if not budget.is_idle}
             found = self._budgets[key] = Budget(window, speed=self._speed)
-            found.share(self._uses_of(key))
+            found.share(self._uses_of(key), is_new=self._rounds <= ROUNDS)
         return found
 
     def tell(self) -> dict[str, Use]:
@@ -42,7 +44,7 @@ class Pacer:
         Args:
             others: what each of them tells.
         """
-        self._others = others
+        self._others, self._rounds = others, self._rounds + 1 if others else 0
         for key, budget in self._budgets.items():
             budget.share(self._uses_of(key))
 

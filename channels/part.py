@@ -11,7 +11,7 @@ from core.shares import Use
 _FEW = 8
 
 #: How often the others must have been told, and have told what they made of it, before a larger part may be used.
-_ROUNDS = 3
+ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +53,20 @@ class Part:
 
     def __init__(self) -> None:
         self._others: Sequence[Use] = ()
-        self._told = deque[_Known](maxlen=_ROUNDS)
+        self._told = deque[_Known](maxlen=ROUNDS)
 
-    def share(self, others: Sequence[Use]) -> None:
+    def share(self, others: Sequence[Use], *, is_new: bool = True) -> None:
         """Leave to the others what is theirs; nothing, if there are none.
 
         Args:
             others: what each of them tells.
+            is_new: whether nothing is known of them as yet but that they are there, if this comes first.
         """
         if not others:
             self._told.clear()
-        elif not self._told:  # nothing is known of them as yet, but that they are there
-            self._told.extend(repeat(_Known(Use(), [Use(live=1)] * len(others)), _ROUNDS))
+        elif not self._told:
+            known = [Use(live=1)] * len(others) if is_new else others
+            self._told.extend(repeat(_Known(Use(), known), ROUNDS))
         self._others = others
 
     def tell(self, mine: Use) -> None:
