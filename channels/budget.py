@@ -235,16 +235,20 @@ class Budget:
         """How many calls of the window are this worker's, as far as refusals have taught."""
         return self._part.of(max(1, int(self._window.calls * self._share)))
 
+    @property
+    def _use(self) -> Use:
+        self._forget()
+        return Use(len(self._live), self._used)
+
     def tell(self) -> Use:
         """What the other workers are to know."""
-        self._forget()
-        mine = Use(len(self._live), self._used)
+        mine = self._use
         self._part.tell(mine)
         return mine
 
     def share(self, others: Sequence[Use], *, is_new: bool = True) -> None:
         """Leave to other workers what is theirs: see `Part.share`."""
-        self._part.share(others, is_new=is_new)
+        self._part.share(others, self._use, is_new=is_new)
         self._wake()
 
     @property

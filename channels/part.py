@@ -55,18 +55,19 @@ class Part:
         self._others: Sequence[Use] = ()
         self._told = deque[_Known](maxlen=ROUNDS)
 
-    def share(self, others: Sequence[Use], *, is_new: bool = True) -> None:
+    def share(self, others: Sequence[Use], mine: Use, *, is_new: bool) -> None:
         """Leave to the others what is theirs; nothing, if there are none.
 
         Args:
             others: what each of them tells.
-            is_new: whether nothing is known of them as yet but that they are there, if this comes first.
+            mine: what this worker uses, though the others are not told as yet.
+            is_new: whether nothing is known of them but that they are there, if this comes first.
         """
         if not others:
             self._told.clear()
         elif not self._told:
             known = [Use(live=1)] * len(others) if is_new else others
-            self._told.extend(repeat(_Known(Use(), known), ROUNDS))
+            self._told.extend(repeat(_Known(mine, known), ROUNDS))
         self._others = others
 
     def tell(self, mine: Use) -> None:

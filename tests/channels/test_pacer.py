@@ -124,6 +124,22 @@ def test_a_worker_has_as_much_of_what_is_allowed_as_of_the_replies_that_all_know
     run(main)
 
 
+def test_a_worker_that_another_one_joins_goes_on_with_what_its_replies_need() -> None:
+    async def main() -> None:
+        pacers = [Pacer(), Pacer()]
+        budget = pacers[0].budget("edit", MINUTE)
+        with ExitStack() as stack:
+            for _ in range(5):
+                stack.enter_context(budget.live())
+            assert budget._calls == 50
+            exchange(pacers)
+            assert (budget._calls, pacers[1].budget("edit", MINUTE)._calls) == (36, 6)
+            exchange(pacers, ROUNDS)
+            assert (budget._calls, pacers[1].budget("edit", MINUTE)._calls) == (44, 6)
+
+    run(main)
+
+
 def test_who_knows_the_others_begins_with_an_even_part_of_what_nobody_uses() -> None:
     async def main() -> None:
         pacers = [Pacer(), Pacer()]
