@@ -19,12 +19,10 @@ class _Round:
 
     Attributes:
         began: when, of the thread's CPU seconds; none, before anybody has looked for room in it.
-        has_end: whether the loop will end it.
-        waiting: those who found no room, in order.
+        waiting: those who found no room, in order. As long as there are any, its end is due.
     """
 
     began: float | None = None
-    has_end: bool = False
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
     @property
@@ -34,17 +32,16 @@ class _Round:
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self.began is None:
             self.began = time.thread_time()
-        if not self.has_end:
-            self.has_end = True
-            loop.call_soon(self._end, loop)
+            if not self.waiting:
+                loop.call_soon(self._end, loop)
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         for _ in range(min(_LOOK, len(self.waiting))):
             waits = self.waiting.popleft()
             if not waits.done():  # it may have been cancelled
                 waits.set_result(None)
-        self.began, self.has_end = None, bool(self.waiting)
-        if self.has_end:
+        self.began = None
+        if self.waiting:
             loop.call_soon(self._end, loop)
 
 
@@ -58,7 +55,8 @@ async def room() -> None:
     room in it go on in a later one.
     """
     loop = asyncio.get_running_loop()
-    current = _rounds.setdefault(loop, _Round())
+    if (current := _rounds.get(loop)) is None:
+        current = _rounds[loop] = _Round()
     line_up = current.waiting.append
     while not current.has_room:
         waits = loop.create_future()
