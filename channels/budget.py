@@ -246,7 +246,7 @@ class Budget:
         self._part.tell(mine)
         return mine
 
-    def share(self, others: Sequence[Use], *, is_new: bool = True) -> None:
+    def share(self, others: Sequence[Use], *, is_new: bool) -> None:
         """Leave to other workers what is theirs: see `Part.share`."""
         self._part.share(others, self._use, is_new=is_new)
         self._wake()

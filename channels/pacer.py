@@ -30,7 +30,7 @@ class Pacer:
             if len(self._budgets) >= _IDLE:
                 self._budgets = {key: budget for key, budget in self._budgets.items() if not budget.is_idle}
             found = self._budgets[key] = Budget(window, speed=self._speed)
-            found.share(self._uses_of(key), is_new=self._rounds <= ROUNDS)
+            self._share(key, found)
         return found
 
     def tell(self) -> dict[str, Use]:
@@ -46,15 +46,16 @@ class Pacer:
         """
         self._others, self._rounds = others, self._rounds + 1 if others else 0
         for key, budget in self._budgets.items():
-            budget.share(self._uses_of(key))
+            self._share(key, budget)
 
     @property
     def left(self) -> float:
         """The part that is left, at least, of each budget's window: from 0 to 1."""
         return min((budget.left for budget in self._budgets.values()), default=1.0)
 
-    def _uses_of(self, key: Hashable) -> list[Use]:
-        return [other.get(_name(key), Use()) for other in self._others]
+    def _share(self, key: Hashable, budget: Budget) -> None:
+        uses = [other.get(_name(key), Use()) for other in self._others]
+        budget.share(uses, is_new=self._rounds <= ROUNDS)
 
 
 def _name(key: Hashable) -> str:

@@ -21,28 +21,27 @@ class _Known:
     mine: Use
     others: Sequence[Use]
 
-    def part(self, calls: int) -> int:
-        """What of so many calls is this worker's: as much as it has of all replies."""
-        return self._part(calls, self.mine)
+    def parts(self, calls: int) -> list[int]:
+        """What of so many calls is whose, this worker's first: of each as much as it has of all replies, but for a few
+        that are there for who has none as yet.
+        """
+        uses, few = (self.mine, *self.others), calls // _FEW
+        live = sum(use.live for use in uses)
+        idle = max(1, few // len(self.others) if live else calls // len(uses))
+        return [max(1, (calls - few) * use.live // live) if use.live else idle for use in uses]
 
     def rest(self, calls: int) -> int:
         """What is left for this worker of its part. Who had more replies a while ago may have used more than its part:
         that is missing from the parts of all others, of each as large a share as of the rest.
         """
-        workers = [(use.used, self._part(calls, use)) for use in (self.mine, *self.others)]
-        (_, mine), share = workers[0], 1.0
+        parts = self.parts(calls)
+        workers = [(use.used, part) for use, part in zip((self.mine, *self.others), parts, strict=True)]
+        share = 1.0
         while over := [(used, part) for used, part in workers if used > share * part]:
             workers = [worker for worker in workers if worker not in over]
             calls -= sum(used for used, _ in over)
             share = max(0.0, min(share, calls / sum(part for _, part in workers))) if workers else 0.0
-        return int(share * mine)
-
-    def _part(self, calls: int, use: Use) -> int:
-        """A few are there for who has no reply as yet."""
-        live, few = self.mine.live + sum(other.live for other in self.others), calls // _FEW
-        if use.live:
-            return max(1, (calls - few) * use.live // live)
-        return max(1, few // len(self.others) if live else calls // (len(self.others) + 1))
+        return int(share * parts[0])
 
 
 class Part:
@@ -81,7 +80,7 @@ class Part:
 
     def of_left(self, calls: int) -> int:
         """What is this worker's of so many calls that are left of a window."""
-        return min((known.part(calls) for known in self._known), default=calls) if calls > 0 else calls
+        return min((known.parts(calls)[0] for known in self._known), default=calls) if calls > 0 else calls
 
     @property
     def _known(self) -> Iterator[_Known]:
