@@ -6,6 +6,8 @@ import time
 from types import TracebackType
 from typing import Self
 
+from core import garbage
+
 #: Seconds between two looks.
 _STEP = 0.005
 
@@ -24,8 +26,9 @@ class Loop:
         self._late: list[float] = []
 
     async def __aenter__(self) -> Self:
+        self._thresholds = gc.get_threshold()
         gc.collect()
-        gc.freeze()  # as the bot does when it is ready
+        garbage.settle()  # as the bot does when it is ready
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         self._looking = asyncio.create_task(self._look(), name="loop")
         return self
@@ -37,6 +40,7 @@ class Loop:
         await asyncio.wait([self._looking])
         self.wall = time.perf_counter() - self._wall
         self.cpu = (time.process_time() - self._cpu) / self.wall
+        gc.set_threshold(*self._thresholds)
         gc.unfreeze()
 
     def late(self, share: float) -> float:
