@@ -3,6 +3,8 @@
 A plain turn of an ADK agent is one `get_session` and two `append_event`s. Each service is measured on a history of
 each length, in one run, on files in a temporary folder and on a PostgreSQL of this machine's own. What is there
 before is written past the services, for that would take longer than all that is measured.
+
+A history that is very long has a process of its own: one of the services keeps it in memory, and that slows all others.
 """
 
 import asyncio
@@ -14,7 +16,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -27,6 +31,7 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from core import garbage
 from core.sessions.record import columns, measured, to_row
 from core.sessions.service import SessionService
 from core.store.database import Database
@@ -36,6 +41,10 @@ from core.tokens import TokenCounter
 from sandbox.postgres import PostgresSandbox
 
 LENGTHS = (100, 2_000, 10_000, 100_000)
+
+#: Up to this length, histories are in one process, and measured in turn.
+LONG = 10_000
+
 RECENT = 50
 
 #: A length is measured for so many turns, or as many as so many seconds hold, but for no fewer than so few.
@@ -184,7 +193,7 @@ class Entrant:
     async def go_on(self) -> None:
         """Some turns."""
         gc.collect()
-        gc.freeze()  # as the bot does when it is ready
+        garbage.settle()  # as the bot does when it is ready
         until = time.perf_counter() + SECONDS / 10
         for _ in range(min(SPELL, self._rounds - len(self._times))):
             stall = asyncio.create_task(longest_stall(), name="stall")
@@ -277,15 +286,35 @@ def table(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator
         yield f"{name:60}" + "".join(f"{cell:>18}" for cell in cells)
 
 
-async def main(lengths: Sequence[int]) -> None:
+async def in_one_process(lengths: Sequence[int]) -> dict[str, list[Figures]]:
+    """Each contender's figures at each of these lengths, on databases of this machine's own."""
     logging.disable(logging.WARNING)  # of each load that cuts
     with tempfile.TemporaryDirectory() as folder, PostgresSandbox() as server:
         entered = await contenders(Path(folder), server)
         figures = await measure(entered, lengths)
         for contender in entered:
             await contender.stop()
+    return figures
+
+
+def processes(lengths: Sequence[int]) -> list[Sequence[int]]:
+    """Which lengths are measured in each process."""
+    in_turn = [length for length in lengths if length <= LONG]
+    return [of for of in (in_turn, *([length] for length in lengths if length > LONG)) if of]
+
+
+def _measured(lengths: Sequence[int]) -> dict[str, list[Figures]]:
+    return asyncio.run(in_one_process(lengths))
+
+
+def main(lengths: Sequence[int]) -> None:
+    figures: dict[str, list[Figures]] = {}
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as process:
+        for of in processes(lengths):
+            for name, theirs in process.submit(_measured, of).result().items():
+                figures.setdefault(name, []).extend(theirs)
     print(*table(figures, lengths), *verdicts(figures, lengths), sep="\n")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sorted(int(length) for length in sys.argv[1:]) or LENGTHS))
+    main(sorted(int(length) for length in sys.argv[1:]) or LENGTHS)

@@ -10,6 +10,7 @@ from benchmarks.sessions import (
     adk_sqlite,
     measure,
     parley,
+    processes,
     session_of,
     table,
     verdicts,
@@ -34,6 +35,11 @@ async def test_what_is_written_past_a_service_is_its_history(tmp_path: Path) -> 
         assert [text.split()[0] for text in written[:6]] == [str(number) for number in range(6)]
         assert len(written) == 6 + 2 * 3 * len(contender.configs)
         await contender.stop()
+
+
+def test_a_history_that_is_very_long_has_a_process_of_its_own() -> None:
+    assert processes([100, 2_000, 10_000, 100_000, 200_000]) == [[100, 2_000, 10_000], [100_000], [200_000]]
+    assert processes([100_000]) == [[100_000]]
 
 
 def test_the_figures_are_held_against_what_is_to_be_reached() -> None:
