@@ -6,8 +6,10 @@ and thread the id of its latest message: one call for all channels tells in whic
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -30,6 +32,9 @@ T = TypeVar("T")
 #: Discord: the most messages that one call tells; and the most calls for one channel or thread.
 PAGE = 100
 MOST_PAGES = 5
+
+#: How many places are looked into at once: each takes two or three calls, of which every one waits for the one before.
+AT_ONCE = 8
 
 #: Discord's codes for a place or a server that is gone, or that the bot may not see or read any more.
 _NOT_TO_BE_SEEN = {"10003", "10004", "50001", "50013"}
@@ -90,22 +95,41 @@ class History:
         Raises:
             SurfaceError: Discord is out of reach, or does not take the token.
         """
-        after, began, asked = snowflake(since), clock.now(), dict[int, _Asked]()
-        for place in places:
-            _, where, channel = place.id.split(":")
-            if where == ASIDE:  # Discord tells nothing of it but once
-                continue
-            if where == "dm":
-                rooms = [self._api.direct(int(channel))]
-            elif not self._serves(guild := int(where)):
-                continue
-            else:
-                told = asked[guild] = self._asked.setdefault(guild, _Asked())
-                if (server := await self._server(guild, told, began)) is None:
-                    continue
-                rooms = await self._rooms(server, int(channel), place, after)
-            messages = [message for room in rooms for message in await self._said(room, after)]
-            yield [call for message in messages if (call := await self._hear(message)) is not None]
+        look = partial(self._calls, after=snowflake(since), began=clock.now(), asked={})
+        under_way = deque[asyncio.Task[list[Call]]]()
+        try:
+            for place in places:
+                under_way.append(asyncio.create_task(look(place), name=f"look at {place.id}"))
+                if len(under_way) == AT_ONCE:
+                    yield await under_way.popleft()
+            while under_way:
+                yield await under_way.popleft()
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _calls(self, place: Place, *, after: int, began: float, asked: dict[int, _Asked]) -> list[Call]:
+        """The calls in what was said in a place after the message of that id.
+
+        Args:
+            began: the loop's time; what is told of a server may be as old as that.
+            asked: what is told of servers, kept for as long as the whole look takes.
+        """
+        _, where, channel = place.id.split(":")
+        if where == ASIDE:  # Discord tells nothing of it but once
+            return []
+        if where == "dm":
+            rooms = [self._api.direct(int(channel))]
+        elif self._serves(guild := int(where)):
+            told = asked[guild] = self._asked.setdefault(guild, _Asked())
+            if (server := await self._server(guild, told, began)) is None:
+                return []
+            rooms = await self._rooms(server, int(channel), place, after)
+        else:
+            return []
+        messages = [message for room in rooms for message in await self._said(room, after)]
+        return [call for message in messages if (call := await self._hear(message)) is not None]
 
     async def _server(self, id_: int, told: _Asked, since: float) -> _Server | None:
         """The server as it is since then (the loop's time), unless the bot is not in it any more."""

@@ -241,3 +241,25 @@ async def test_where_nothing_was_said_a_look_costs_no_call_of_its_own(server: Di
         async with aclosing(bot.channel._look(places, since)) as found:
             assert [call.inbound.text async for calls in found for call in calls] == ["said"]
         assert len(bot.calls(CHANNEL)) == len(bot.calls(HISTORY)) == 1
+
+
+async def test_a_place_that_takes_long_does_not_keep_others_from_being_looked_into(
+    server: DiscordSandbox, tmp_path: Path
+) -> None:
+    async with running(server, tmp_path, echo, connect=False) as bot:
+        await log_in(bot.channel._client, settings_of(server))
+        rooms = [server.add_channel(f"room-{number}") for number in range(history.AT_ONCE)]
+        since = min([sent_at(int((await bot.ask("ada", room, room.name)).id)) for room in rooms]) - 1
+        places = [Place(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
+
+        async def look() -> None:
+            async with aclosing(bot.channel._look(places, since)) as found:
+                async for _ in found:
+                    pass
+
+        server.faults.delay(CHANNEL, 60)
+        looking = asyncio.create_task(look())
+        await until(lambda: len(bot.calls(HISTORY)) == history.AT_ONCE - 1)
+        looking.cancel()
+        await asyncio.wait([looking])
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("look at")]
