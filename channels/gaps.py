@@ -6,8 +6,8 @@ Until when all that was said has been heard is kept in the database, so that the
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from math import inf
@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from channels.intake import Call
 from core import clock
+from core.abreast import abreast
 from core.errors import ParleyError, StoreError
 from core.places import Place, Places
 from core.secrets import traced
@@ -31,6 +32,9 @@ ALIVE = 7 * 86_400.0
 
 #: The most places, and the most conversations, that one look goes to: those in which was spoken last.
 MOST_PLACES = 500
+
+#: At how many places is looked at once: each takes several calls and questions to the database, one after the other.
+AT_ONCE = 8
 
 #: The most seconds that one look may take; what it has not come to by then is left.
 LOOK_SECONDS = 900.0
@@ -67,9 +71,8 @@ class Bounds:
     messages: int = 100
 
 
-#: Reads what was said in the places since a time (seconds since the epoch), place by place. Raises `ParleyError` if
-#: that cannot be done now.
-Look = Callable[[Sequence[Place], float], AsyncGenerator[list[Call]]]
+#: Begins a look since a time (in seconds since the epoch): what was said in a place; or raises `ParleyError`.
+Look = Callable[[float], Callable[[Place], Awaitable[list[Call]]]]
 
 
 class Gaps:
@@ -325,21 +328,23 @@ class Gaps:
         """
         places = await self._places.served(self._channel, since=since - ALIVE, limit=MOST_PLACES)
         places = [place for place in places if self._covers(place.id) and only in (None, place.id)]
-        if only is not None and not places:
-            return 0
         alive = {session for place in places for session in place.sessions}
         begun = {place.id: place.begun_at for place in places}
-        found = 0
-        async with aclosing(self._look(places, since)) as looked:
-            async for calls in looked:
-                unheard = await self._unheard(calls, alive, begun)
-                room = self._bounds.messages - found
-                if len(unheard) > room:
-                    log.warning("%s: %d messages more than are caught up with", self._channel, len(unheard) - room)
-                for call in unheard[max(0, len(unheard) - room) :]:
-                    found += 1
-                    with suppress(StoreError):  # it is kept later
-                        await self._take_behind(replace(call, is_late=True))
+        look, found = self._look(since), 0
+
+        async def take_in(place: Place) -> None:
+            nonlocal found
+            unheard = await self._unheard(await look(place), alive, begun)
+            more = max(0, found + len(unheard) - self._bounds.messages)
+            if more:
+                log.warning("%s: %d messages more than are caught up with", self._channel, more)
+            newest = unheard[more:]
+            found += len(newest)
+            for call in newest:
+                with suppress(StoreError):  # it is kept later
+                    await self._take_behind(replace(call, is_late=True))
+
+        await abreast(take_in, places, AT_ONCE)
         return found
 
     async def _unheard(self, calls: Sequence[Call], alive: set[str], begun: Mapping[str, float]) -> list[Call]:

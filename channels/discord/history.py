@@ -6,8 +6,7 @@ and thread the id of its latest message: one call for all channels tells in whic
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -32,9 +31,6 @@ T = TypeVar("T")
 #: Discord: the most messages that one call tells; and the most calls for one channel or thread.
 PAGE = 100
 MOST_PAGES = 5
-
-#: How many places are looked into at once: each takes two or three calls, of which every one waits for the one before.
-AT_ONCE = 8
 
 #: Discord's codes for a place or a server that is gone, or that the bot may not see or read any more.
 _NOT_TO_BE_SEEN = {"10003", "10004", "50001", "50013"}
@@ -89,25 +85,13 @@ class History:
         self._hear = hear
         self._asked = WeakValueDictionary[int, _Asked]()
 
-    async def look(self, places: Sequence[Place], since: float) -> AsyncGenerator[list[Call]]:
-        """What was said in each of the places since then (seconds since the epoch); what may not be seen is left.
+    def look(self, since: float) -> Callable[[Place], Awaitable[list[Call]]]:
+        """Begin a look: what was said in a place since then (seconds since the epoch). What may not be seen is left.
 
         Raises:
             SurfaceError: Discord is out of reach, or does not take the token.
         """
-        look = partial(self._calls, after=snowflake(since), began=clock.now(), asked={})
-        under_way = deque[asyncio.Task[list[Call]]]()
-        try:
-            for place in places:
-                under_way.append(asyncio.create_task(look(place), name=f"look at {place.id}"))
-                if len(under_way) == AT_ONCE:
-                    yield await under_way.popleft()
-            while under_way:
-                yield await under_way.popleft()
-        finally:
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+        return partial(self._calls, after=snowflake(since), began=clock.now(), asked={})
 
     async def _calls(self, place: Place, *, after: int, began: float, asked: dict[int, _Asked]) -> list[Call]:
         """The calls in what was said in a place after the message of that id.

@@ -4,8 +4,11 @@ Slack: `conversations.history` has what was said in a channel or in direct messa
 the time of the latest reply; `conversations.replies` has a thread, oldest first, its first message always before all.
 """
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from channels.calls import RefusedError
@@ -29,6 +32,14 @@ MOST_PAGES = 5
 _OF_THE_APP = {"account_inactive", "invalid_auth", "not_authed", "token_expired", "token_revoked"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Selves:
+    """What `auth.test` says of each workspace, asked once in a look."""
+
+    known: dict[str, Answer] = field(default_factory=dict)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class History:
     """Reads what a workspace has kept.
 
@@ -41,26 +52,30 @@ class History:
         self._hear = hear
         self._lacks = set[str]()
 
-    async def look(self, places: Sequence[Place], since: float) -> AsyncGenerator[list[Call]]:
-        """What was said in each of the places since then (seconds since the epoch); what cannot be looked into is left.
+    def look(self, since: float) -> Callable[[Place], Awaitable[list[Call]]]:
+        """Begin a look: what was said in a place since then (seconds since the epoch). What cannot be looked into is
+        left.
 
         Raises:
             SurfaceError: Slack is out of reach, or does not take the token.
         """
-        selves = dict[str, Answer]()
-        for place in places:
-            _, team, channel = place.id.split(":")
-            try:
-                own = selves[team] = selves.get(team) or await self._self(team)
-                messages = await self._said(team, channel, list(filter(None, map(root_of, place.sessions))), since)
-                is_shared = await self._is_shared(team, channel, messages)
-            except RefusedError as refusal:
-                self._skip(place, refusal)
-                continue
-            authorization = {"team_id": team, "user_id": own["user_id"], "enterprise_id": own.get("enterprise_id")}
-            about = {"team_id": team, "authorizations": [authorization], "is_ext_shared_channel": is_shared}
-            calls = (self._hear({**about, "event": _event(channel, message)}) for message in messages)
-            yield [call for call in calls if call is not None]
+        return partial(self._calls, since=since, selves=_Selves())
+
+    async def _calls(self, place: Place, *, since: float, selves: _Selves) -> list[Call]:
+        """The calls in what was said in a place since then."""
+        _, team, channel = place.id.split(":")
+        try:
+            async with selves.turn:
+                own = selves.known[team] = selves.known.get(team) or await self._self(team)
+            messages = await self._said(team, channel, list(filter(None, map(root_of, place.sessions))), since)
+            is_shared = await self._is_shared(team, channel, messages)
+        except RefusedError as refusal:
+            self._skip(place, refusal)
+            return []
+        authorization = {"team_id": team, "user_id": own["user_id"], "enterprise_id": own.get("enterprise_id")}
+        about = {"team_id": team, "authorizations": [authorization], "is_ext_shared_channel": is_shared}
+        calls = (self._hear({**about, "event": _event(channel, message)}) for message in messages)
+        return [call for call in calls if call is not None]
 
     async def message(self, team: str, channel: str, root: str, ts: str) -> Answer | None:
         """What was said at `ts`, in the thread that began at `root`.

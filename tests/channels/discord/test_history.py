@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -219,8 +218,7 @@ async def test_looks_that_want_to_know_a_server_at_one_time_do_not_each_ask_for_
 
         async def look(room: Channel) -> list[str]:
             place = Place(f"discord:{server.guild_id}:{room.id}", since)
-            async with aclosing(bot.channel._look([place], since)) as found:
-                return [call.inbound.text async for calls in found for call in calls]
+            return [call.inbound.text for call in await bot.channel._look(since)(place)]
 
         assert await asyncio.gather(*map(look, rooms)) == [[room.name] for room in rooms]
         asked = len(bot.calls(GUILD))
@@ -237,29 +235,7 @@ async def test_where_nothing_was_said_a_look_costs_no_call_of_its_own(server: Di
         await asyncio.sleep(0.01)  # Discord counts milliseconds
         said = await bot.ask("ada", rooms[7], "said")
         since = (sent_at(int(before.id)) + sent_at(int(said.id))) / 2
+        look = bot.channel._look(since)
         places = [Place(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
-        async with aclosing(bot.channel._look(places, since)) as found:
-            assert [call.inbound.text async for calls in found for call in calls] == ["said"]
+        assert [call.inbound.text for place in places for call in await look(place)] == ["said"]
         assert len(bot.calls(CHANNEL)) == len(bot.calls(HISTORY)) == 1
-
-
-async def test_a_place_that_takes_long_does_not_keep_others_from_being_looked_into(
-    server: DiscordSandbox, tmp_path: Path
-) -> None:
-    async with running(server, tmp_path, echo, connect=False) as bot:
-        await log_in(bot.channel._client, settings_of(server))
-        rooms = [server.add_channel(f"room-{number}") for number in range(history.AT_ONCE)]
-        since = min([sent_at(int((await bot.ask("ada", room, room.name)).id)) for room in rooms]) - 1
-        places = [Place(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
-
-        async def look() -> None:
-            async with aclosing(bot.channel._look(places, since)) as found:
-                async for _ in found:
-                    pass
-
-        server.faults.delay(CHANNEL, 60)
-        looking = asyncio.create_task(look())
-        await until(lambda: len(bot.calls(HISTORY)) == history.AT_ONCE - 1)
-        looking.cancel()
-        await asyncio.wait([looking])
-        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("look at")]
