@@ -1,6 +1,8 @@
 """Plans a reply: cuts its text, as it grows, into the messages that a platform accepts."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 
 from channels.channel import LAST_WORDS, Chunk, Limits, Plan, Priority
 from channels.markdown.blocks import Place
@@ -105,3 +107,9 @@ def _cut_off(page: Page, chunks: list[Chunk], limits: Limits, *, is_final: bool 
         chunks.append(Chunk(start, start + cut.at, cut.text or PLACEHOLDER))
         page = Page(limits, cut.place, page.source[cut.at :])
     return page
+
+
+def with_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
+    """The chunks with `line` below the last of them."""
+    *front, last = chunks
+    return [*front, replace(last, text=f"{last.text}\n\n{line}")]

@@ -5,18 +5,17 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Self
 
 from channels import words
 from channels.calls import as_long_as
 from channels.channel import SILENT, Button, Chunk, File, FileRefusedError, Plan, Priority, Surface
-from channels.planner import Planner
+from channels.planner import Planner, with_line
 from channels.words import Words
 from channels.work import end
 from core import clock
 from core.endings import closed
-from core.errors import TurnLostError
+from core.errors import SurfaceError, TurnLostError
 from core.media import size
 from core.rounds import room
 
@@ -47,10 +46,6 @@ async def _at_will() -> None:
 
 #: Called with whether there is text in what is shown.
 Seen = Callable[[bool], None]
-
-
-def _unnoted(_has_text: bool) -> None:
-    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +88,7 @@ class Reply:
         most: int = MOST_MESSAGES,
         say: Words = words.ENGLISH,
         controls: Sequence[Button] = (),
-        seen: Seen = _unnoted,
+        seen: Seen = lambda _: None,
         astray: list[str] | None = None,
     ) -> None:
         self._surface = surface
@@ -110,7 +105,7 @@ class Reply:
         self._planner = Planner(surface.limits)
         self._status = ""
         self._final: Priority | None = None
-        self._is_abandoned = False
+        self._is_abandoned = self._is_refused = False
         self._since: float | None = None  # when what is shown became out of date
         self._has_words = False
         self._shows_words = False
@@ -141,9 +136,7 @@ class Reply:
         self._writer = asyncio.create_task(self._write(), name="reply")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         """End what was not closed."""
         await self.leave()
 
@@ -275,10 +268,7 @@ class Reply:
                 before, self._settled, has_text = self._settled, self._planner.full, bool(self._planner.text)
                 plan = self._plan(before, self._final if self._final is not None else move.priority)
                 try:
-                    shown = await self._surface.show(plan, tuple(self._known), self._record)
-                except FileRefusedError as error:
-                    self._without(error)
-                    continue
+                    shown = await self._show(plan, is_last=is_last)
                 finally:
                     if is_first:
                         await self._surface.begun()
@@ -286,8 +276,7 @@ class Reply:
                 if shown:
                     self._seen(has_text)
                     self._shows_words |= has_text and plan.chunks[0].text != words.PLACEHOLDER
-                count = len(plan.chunks) + len(plan.files)
-                if shown and len(self._known) > count:
+                if shown and len(self._known) > (count := len(plan.chunks) + len(plan.files)):
                     del self._known[count:]
                     await self._keep(self._known)
                 if is_last and shown and not self._changed.is_set():
@@ -296,6 +285,19 @@ class Reply:
                     self._since, self._settled = since, min(before, self._settled)
                 elif plan.grows and not self._is_abandoned:
                     await self._news(self._changed)
+
+    async def _show(self, plan: Plan, *, is_last: bool) -> bool:
+        """Whether it stands now. What the platform will not have of it may be such that it has the whole."""
+        try:
+            return await self._surface.show(plan, tuple(self._known), self._record)
+        except FileRefusedError as error:
+            self._without(error)
+        except SurfaceError as error:
+            if is_last:
+                raise
+            log.warning("a part of a reply cannot be shown: the whole is tried at its end (%s)", error)
+            self._is_refused = True
+        return False
 
     async def _go_on(self) -> None:
         """See that more is to be shown, before a call is made that had to wait."""
@@ -313,6 +315,8 @@ class Reply:
         is_new = len(self._known) <= self._settled
         if self._final is not None:
             return _Move(self._final, is_new=is_new, ends=True)
+        if self._is_refused:
+            return None
         full, soon = self._planner.full, Priority.PROGRESS if is_first else Priority.TICK
         if full > self._settled:
             return _Move(Priority.PROGRESS, is_new=is_new, ends=len(self._known) <= full)
@@ -358,25 +362,25 @@ class Reply:
         if settled < full >= len(self._known):  # none of them grows; whether the next one may is seen then
             controls = self._controls if full > self._most else ()  # the last one that may be seen is all that will be
             return Plan(self._at_most(plan.chunks[:full], ""), priority, controls)
-        status = f"{self._status}{self._waited}" if self._status else ""
-        waited = self._waited if status else ""
+        status, waited = (f"{self._status}{self._waited}", self._waited) if self._status else ("", "")
         chunks = self._at_most(plan.chunks, status)
         return Plan(chunks, priority, self._controls, (), plan.grows, status=self._status, waited=waited)
 
     def _at_most(self, chunks: Sequence[Chunk], status: str) -> Sequence[Chunk]:
         """As many chunks as there may be, with a line below them that says what goes on."""
         if len(chunks) > self._most:
-            return _with_line(chunks[: self._most], status or self.say(words.GOES_ON))
-        return _with_line(chunks, status) if status else chunks
+            return with_line(chunks[: self._most], status or self.say(words.GOES_ON))
+        return with_line(chunks, status) if status else chunks
 
     def _beginning(self, plan: Plan) -> Plan:
         """What is shown of a reply that is too long, with the whole in a file."""
-        text = self.text
-        files, line = [File(FILE_NAME, text.encode()), *self._files], self.say(words.IN_FILE)
+        files, line = [File(FILE_NAME, self.text.encode()), *self._files], self.say(words.IN_FILE)
         if not self._ending:
-            return Plan(_with_line(plan.chunks[: self._most], line), plan.priority, self._controls, files)
+            return Plan(with_line(plan.chunks[: self._most], line), plan.priority, self._controls, files)
         chunks = plan.chunks[: max(1, self._most - 1)]
-        end = Chunk(chunks[-1].end, len(text), f"{line}\n\n{self._ending}")
+        ending = Planner(self._surface.limits)  # it may be long, and names files
+        ending.feed(self._ending)
+        end = Chunk(chunks[-1].end, len(self.text), f"{line}\n\n{ending.plan(plan.priority).chunks[0].text}")
         return Plan([*chunks, end], plan.priority, self._controls, files)
 
     @property
@@ -392,9 +396,3 @@ class Reply:
         except TurnLostError:
             self._astray.append(message_id)
             raise
-
-
-def _with_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
-    """The chunks with `line` below the last of them."""
-    *front, last = chunks
-    return [*front, replace(last, text=f"{last.text}\n\n{line}")]

@@ -26,8 +26,13 @@ BLOCKED = frozenset(
 CUT_OFF = "⚠️ My answer breaks off here: it has reached the model's length limit."
 WITHHELD = "⚠️ My answer breaks off here: the model's safety rules withheld the rest."
 
-#: CommonMark: what opens a code fence, and without the info string closes one.
-_FENCE = re.compile(r"^ {0,3}(`{3,}(?!.*`)|~{3,})(.*)$", re.MULTILINE)
+#: CommonMark: what begins an item of a list.
+_MARKER = r"(?:[-*+]|\d{1,9}[.)])[ \t]+"
+_ITEM = re.compile(rf"^[ \t]*{_MARKER}", re.MULTILINE)
+
+#: What opens a code fence, and without marker and info string closes one; in a list as deep as its items are.
+_FENCE = re.compile(rf"^([ \t]*(?:{_MARKER})*)(`{{3,}}(?!.*`)|~{{3,}})(.*)$", re.MULTILINE)
+_INDENT = 3
 
 
 def ended(text: str, finish: FinishReason | None) -> str:
@@ -41,10 +46,12 @@ def ended(text: str, finish: FinishReason | None) -> str:
 
 def closed(text: str) -> str:
     """`text` with the code fence closed that may still be open at its end."""
-    fence = ""
-    for marks, info in _FENCE.findall(text):
+    fence = indent = ""
+    for found in _FENCE.finditer(text):
+        before, marks, info = found.groups()
         if not fence:
-            fence = marks
-        elif marks.startswith(fence) and not info.strip():
+            if len(before) <= _INDENT or _ITEM.search(text, 0, found.start(2)):
+                fence, indent = marks, " " * len(before)
+        elif marks.startswith(fence) and not (before.strip() or info.strip()):
             fence = ""
-    return f"{text}\n{fence}" if fence else text
+    return f"{text}\n{indent}{fence}" if fence else text

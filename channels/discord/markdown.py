@@ -56,7 +56,7 @@ class DiscordMarkdown(Dialect):
         text = _ENDING_MARKS.sub("", text).strip()
         if marks.count("#") <= 3:
             return f"{marks.strip()} {text}"
-        return f"**{text.replace('**', '')}**"
+        return f"**{inert(text.replace('**', ''))}**"  # what stood between may have kept a token from being one
 
     def line(self, line: str) -> str:
         line = _QUOTATION.sub("> ", line)  # `>>> ` would quote all that follows

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from channels import reply as reply_module
 from channels import words
-from channels.channel import SILENT, Button, File, Limits, Plan, Priority, Record
+from channels.channel import SILENT, STATUS_RESERVE, Button, File, FileRefusedError, Limits, Plan, Priority, Record
 from channels.reply import Reply
 from channels.words import PLACEHOLDER
 from core.errors import SurfaceError, TurnLostError
@@ -349,7 +349,41 @@ async def test_an_error_of_the_surface_comes_out_of_the_close(board: Board) -> N
         reply.feed("more")
         with pytest.raises(SurfaceError, match="is_archived"):
             await reply.close("all")
-    assert len(board.plans) == 1
+    assert [plan.chunks[0].text for plan in board.plans] == ["…", "all"]
+
+
+@pytest.mark.parametrize("is_under_way", [False, True])
+async def test_a_part_that_is_refused_loses_nothing_of_the_whole(board: Board, is_under_way: bool) -> None:
+    async with on(board) as reply:
+        await board.until(lambda: board.messages and not board.in_flight)
+        board.error = SurfaceError("edit: 240000")
+        board.gate.clear()
+        reply.feed("half of ")
+        await board.until(lambda: board.in_flight)
+        closing = asyncio.create_task(reply.close("half of it")) if is_under_way else None
+        await asyncio.sleep(0)
+        board.gate.set()
+        await board.until(lambda: not board.in_flight)
+        board.error = None
+        await (closing or reply.close("half of it"))
+    assert list(board.messages.values()) == ["half of it"]
+    assert [plan.chunks[0].text for plan in board.plans] == ["…", "half of", "half of it"]
+
+
+async def test_what_a_file_is_called_that_cannot_be_had_keeps_to_the_bounds_of_a_message(board: Board) -> None:
+    """The name may be the model's, and the text too long to be read as messages."""
+    show = board.show
+
+    async def without_files(plan: Plan, known: Sequence[str], record: Record) -> bool:
+        if lost := [file.name for file in plan.files if file.name != reply_module.FILE_NAME]:
+            raise FileRefusedError("too large", lost)
+        return await show(plan, known, record)
+
+    board.show = without_files  # type: ignore[method-assign]
+    async with on(board, most=2) as reply:
+        await reply.close("word " * 100, files=[File(f"{number}{'n' * 50}", b"x") for number in range(3)])
+    assert len(board.messages) == 2
+    assert all(len(text) <= Board.limits.chunk_size + STATUS_RESERVE for text in board.messages.values())
 
 
 async def test_a_reply_that_cannot_be_shown_takes_back_the_sign_that_it_waits(board: Board) -> None:

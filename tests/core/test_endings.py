@@ -30,6 +30,9 @@ def test_so_does_one_whose_rest_was_withheld(finish: FinishReason) -> None:
         ("```\none\n  ``` \ntwo", ""),
         ("```one``` and two", ""),
         ("    ```\nno fence", ""),
+        ("1. ```bash\n   make\n   ```\n2. done", ""),
+        ("1. First:\n   - run\n     ```bash\n     make", "\n     ```"),
+        ("- ```bash\n  make", "\n  ```"),
     ],
 )
 def test_the_sentence_is_not_part_of_the_code_before_it(text: str, closing: str) -> None:
