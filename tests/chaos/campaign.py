@@ -118,16 +118,20 @@ async def try_all(
 
 async def _try(stage: Stage, case: Case) -> Tried:
     """Play the scenario. How often a process comes by a point may differ from time to time: if it did not come by often
-    enough to die, it is tried once more at what turned out to be the last passage.
+    enough to die, it is tried once more at what turned out to be the last passage, and then halfway there.
     """
+    tried, (*before, crash) = await _play(stage, case), case
+    for share in (1, 2):
+        passages = tried.outcome.passages.get(crash.point)
+        if tried.outcome.reached or tried.verdict.findings or not passages:
+            break
+        tried = await _play(stage, (*before, Crash(crash.point, max(1, passages // share))))
+    return tried
+
+
+async def _play(stage: Stage, case: Case) -> Tried:
     outcome = await stage.play(*case)
-    verdict = judge(outcome.evidence)
-    *before, crash = case
-    if not (outcome.reached or verdict.findings) and (passage := outcome.passages.get(crash.point)):
-        case = (*before, Crash(crash.point, passage))
-        outcome = await stage.play(*case)
-        verdict = judge(outcome.evidence)
-    return Tried(case, outcome, verdict)
+    return Tried(case, outcome, judge(outcome.evidence))
 
 
 def _crashes(passages: Mapping[str, int]) -> list[Crash]:
