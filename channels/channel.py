@@ -136,6 +136,10 @@ class FileRefusedError(SurfaceError):
         self.names = tuple(names)
 
 
+class EditRefusedError(SurfaceError):
+    """A message that grows stands as it was: the platform refuses what it is to say now."""
+
+
 #: Awaited after each post and before the next, with the chunk's position and the new message's id. A plan's files have
 #: the positions behind its last chunk.
 Record = Callable[[int, str], Awaitable[None]]
@@ -241,6 +245,7 @@ class Surface(Protocol):
 
         Raises:
             FileRefusedError: all but some files is shown.
+            EditRefusedError: the reply may have its end all the same.
             SurfaceError: it cannot be shown.
         """
         ...

@@ -10,7 +10,18 @@ from enum import Enum, auto
 
 from channels.budget import Budget
 from channels.calls import RefusedError
-from channels.channel import LAST_WORDS, Button, Chunk, File, FileRefusedError, Limits, Plan, Priority, Record
+from channels.channel import (
+    LAST_WORDS,
+    Button,
+    Chunk,
+    EditRefusedError,
+    File,
+    FileRefusedError,
+    Limits,
+    Plan,
+    Priority,
+    Record,
+)
 from channels.receipts import Address, Receipts
 from core import clock
 from core.errors import SurfaceError
@@ -238,13 +249,12 @@ class MessageSurface(ABC):
 
     async def _show(self, plan: Plan, known: Sequence[str], record: Record) -> bool:
         messages = [id_ for id_ in known if not _is_file(id_)]
-        previous: str | None = None
         shown: list[str] = []
         for position in range(len(plan.chunks)):
             piece = Piece(position, plan)
             current = messages[position] if position < len(messages) else None
             while current is None or (edited := await self._change(current, piece)) is Edited.GONE:
-                posted = await self._create(piece, previous)
+                posted = await self._create(piece, shown[-1] if shown else None)
                 if posted is None:
                     self._lacking = self._posts
                     return False
@@ -254,7 +264,6 @@ class MessageSurface(ABC):
                 await record(position, current)
             if edited in (Edited.DROPPED, Edited.LOST):
                 return False
-            previous = current
             shown.append(current)
         for message_id in messages[len(plan.chunks) :]:
             await _clear_away(self._delete, message_id)
@@ -285,7 +294,12 @@ class MessageSurface(ABC):
         """Let a message show its piece."""
         if self._shown.get(message_id) == piece.content:
             return Edited.DONE
-        edited = await self._edit(message_id, *piece.content, piece.plan.priority)
+        try:
+            edited = await self._edit(message_id, *piece.content, piece.plan.priority)
+        except RefusedError as refusal:
+            if piece.plan.priority in LAST_WORDS:
+                raise
+            raise EditRefusedError(str(refusal)) from refusal
         if edited is Edited.DONE:
             self._shown[message_id] = piece.content
         if edited is Edited.LOST:

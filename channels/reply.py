@@ -9,13 +9,13 @@ from typing import Self
 
 from channels import words
 from channels.calls import as_long_as
-from channels.channel import SILENT, Button, Chunk, File, FileRefusedError, Plan, Priority, Surface
+from channels.channel import SILENT, Button, Chunk, EditRefusedError, File, FileRefusedError, Plan, Priority, Surface
 from channels.planner import Planner, with_line
 from channels.words import Words
 from channels.work import end
 from core import clock
 from core.endings import closed
-from core.errors import SurfaceError, TurnLostError
+from core.errors import TurnLostError
 from core.media import size
 from core.rounds import room
 
@@ -268,7 +268,7 @@ class Reply:
                 before, self._settled, has_text = self._settled, self._planner.full, bool(self._planner.text)
                 plan = self._plan(before, self._final if self._final is not None else move.priority)
                 try:
-                    shown = await self._show(plan, is_last=is_last)
+                    shown = await self._show(plan)
                 finally:
                     if is_first:
                         await self._surface.begun()
@@ -286,15 +286,13 @@ class Reply:
                 elif plan.grows and not self._is_abandoned:
                     await self._news(self._changed)
 
-    async def _show(self, plan: Plan, *, is_last: bool) -> bool:
+    async def _show(self, plan: Plan) -> bool:
         """Whether it stands now. What the platform will not have of it may be such that it has the whole."""
         try:
             return await self._surface.show(plan, tuple(self._known), self._record)
         except FileRefusedError as error:
             self._without(error)
-        except SurfaceError as error:
-            if is_last:
-                raise
+        except EditRefusedError as error:
             log.warning("a part of a reply cannot be shown: the whole is tried at its end (%s)", error)
             self._is_refused = True
         return False

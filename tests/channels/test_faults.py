@@ -328,6 +328,19 @@ async def test_what_cannot_be_shown_is_a_failed_turn_and_one_error_in_the_log(
     assert (await ended(talk, 2)).state == "done"
 
 
+async def test_a_part_of_an_answer_that_the_platform_refuses_keeps_nothing_of_the_whole_back(
+    talk: Talk,
+) -> None:
+    """As Discord's filter of links may, or Slack with `invalid_blocks`."""
+    if isinstance(talk, SlackTalk):
+        talk.sandbox.faults.fail(talk.calls["edit"], 1, error="invalid_blocks")
+    else:
+        talk.sandbox.faults.fail(talk.calls["edit"], 1, status=400, code=240000)
+    await talk.say("slowly")
+    assert (await ended(talk, 1)).state == "done"
+    is_right(talk, "edit")
+
+
 @pytest.mark.parametrize("fault", [missing_permission, channel_gone])
 async def test_what_need_not_be_is_done_without(talk: Talk, fault: Callable[[Talk, str], Awaitable[None]]) -> None:
     act = await prepare(talk, "react")
