@@ -60,23 +60,30 @@ class Planner:
             self._begin()
         self.feed(text[len(before) :])
 
-    def plan(self, priority: Priority) -> Plan:
+    def plan(self, priority: Priority, *, nothing: str = PLACEHOLDER) -> Plan:
         """The messages that should stand now; none as long as there is nothing to read.
 
         As the last word, the text is shown as it is. Until then its end is made presentable: what is open in it is
         closed for the moment, and what cannot be shown in part waits.
+
+        Args:
+            nothing: what stands as the last word where nothing of the text is to be seen.
         """
         self._read()
         chunks, page = [*self._stable], self._page
         is_final = priority in LAST_WORDS
         if is_final:
-            page = _cut_off(Page(self._limits, page.place, page.source), chunks, self._limits, is_final=True)
+            page = _cut_off(page.fork(), chunks, self._limits, is_final=True)
         if page.source.strip():
             start = chunks[-1].end if chunks else 0
+            end = start + page.unseen + len(page.source)
             written = page.written(is_final=is_final)
-            chunks.append(
-                Chunk(start, start + len(page.source), written.text or PLACEHOLDER, 0 if is_final else written.settled)
-            )
+            if is_final and chunks and not written.text:
+                chunks[-1] = replace(chunks[-1], end=end)
+            elif is_final:
+                chunks.append(Chunk(start, end, written.text or nothing))
+            else:
+                chunks.append(Chunk(start, end, written.text or PLACEHOLDER, written.settled))
         return Plan(chunks, priority, grows=not is_final)
 
     async def catch_up(self) -> None:
@@ -101,11 +108,14 @@ class Planner:
 
 
 def _cut_off(page: Page, chunks: list[Chunk], limits: Limits, *, is_final: bool = False) -> Page:
-    """Add the messages that are full to `chunks`; the page that is left."""
+    """Add the messages that are full to `chunks`, each with what is before it that cannot be seen; the page that is
+    left.
+    """
     while cut := page.cut(is_final=is_final):
-        start = chunks[-1].end if chunks else 0
-        chunks.append(Chunk(start, start + cut.at, cut.text or PLACEHOLDER))
-        page = Page(limits, cut.place, page.source[cut.at :])
+        start, size = chunks[-1].end if chunks else 0, page.unseen + cut.at
+        if cut.text:
+            chunks.append(Chunk(start, start + size, cut.text))
+        page = Page(limits, cut.place, page.source[cut.at :], 0 if cut.text else size)
     return page
 
 

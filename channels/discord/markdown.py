@@ -16,6 +16,7 @@ _ENDING_MARKS = re.compile(r"\s+#+\s*\Z")
 _ITEM = re.compile(r"(?P<indent>\s*)(?P<marker>[-*+]|\d{1,9}[.)])(?P<space>\s+)(?P<box>\[[ xX]\]\s)?")
 _QUOTATION = re.compile(r"(?: {0,3}>){2,} ?")
 
+_BRACKETS = re.compile(r"\[[^\[\]]+\]")
 _TICK = re.compile(r"(?<!\\)`")
 _FOOTNOTE = re.compile(r"\[\^(\w{1,30})\]")
 _BOLD = re.compile(r"(?<![\w_])__(?=[^\s_])([^_\n]+)(?<=\S)__(?![\w_])")
@@ -34,15 +35,22 @@ class DiscordMarkdown(Dialect):
 
     tables = False
     nests = False
+    leads = "("
     empty_code = _ZERO_WIDTH_SPACE  # a block without it would go on to the next one
 
     def growth(self, source: str) -> int:
-        return source.count("<") + source.count("@") + source.count("`")
+        return sum(map(source.count, ("<", "@", "`", "](")))
 
     def prose(self, text: str) -> str:
         text = _TICK.sub(r"\\`", text)  # it is not code, and would pair with a tick further down
         text = _BOLD.sub(r"**\1**", _FOOTNOTE.sub(r"[\1]", text))  # two underscores would underline it
         return inert(_without_html(text) if "<" in text else text)
+
+    def code(self, text: str) -> str:
+        inside = text.strip("`")
+        if not text.startswith("```") or len(inside) == len(text):
+            return text
+        return f"```{self.code_line(inside) if inside.strip() else _ZERO_WIDTH_SPACE}```"  # it ends with the next three
 
     def code_line(self, line: str) -> str:
         return re.sub("``(?=`)", f"``{_ZERO_WIDTH_SPACE}", line)
@@ -72,6 +80,10 @@ class DiscordMarkdown(Dialect):
 
     def link(self, link: Link) -> tuple[str, str]:
         if link.is_disguised or not link.label.strip() or not link.target.lower().startswith(("https://", "http://")):
+            return openly(link)
+        if _BRACKETS.fullmatch(link.label):
+            return "", f"({link.target})"
+        if "[" in link.label:  # the label would begin at any bracket further up that is open
             return openly(link)
         return "[", f"]({link.target})"
 

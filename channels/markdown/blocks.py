@@ -127,7 +127,7 @@ class Reader:
         assert fence is not None
         if fence.quote:
             quote = _QUOTE.match(line)
-            if not quote or not quote[0]:  # the quotation is over, and the code with it
+            if not quote or quote[0].count(">") < fence.quote.count(">"):  # the quotation is over, and the code with it
                 self.place = replace(self.place, fence=None)
                 return None
             line = line[quote.end() :]
@@ -156,7 +156,7 @@ class Reader:
 
     def _in_table(self, line: str) -> Kind | None:
         table = self.place.table
-        if table and may_be_row(line) and self._fits(table.head, table.delimiter, line):
+        if table and may_be_row(line) and not _ends_table(line) and self._fits(table.head, table.delimiter, line):
             return Kind.ROW
         if self.in_paragraph and is_delimiter(line, self._last) and self._fits(self._last, line, ""):
             self.place = replace(self.place, table=Table(self._last, line))
@@ -172,7 +172,7 @@ class Reader:
             if indent - (margins[-1] if margins else 0) > 3:
                 break
             is_item = True
-            indent += len(item[0])
+            indent += len((" " * indent + item[0]).expandtabs(4)) - indent
             margins += (indent,)
             rest = rest[item.end() :]
         return margins, rest, indent, is_item
@@ -190,9 +190,23 @@ def begins_block(line: str) -> bool:
     return bool(_ITEM.match(line.lstrip(" \t"))) or line.lstrip(" ").startswith(">")
 
 
+def _ends_table(line: str) -> bool:
+    """Whether `line` begins another block (GitHub's Markdown, section 4.10)."""
+    return begins_block(line) or bool(_HEADING.match(line)) or bool(_FENCE.fullmatch(line.lstrip(" ")))
+
+
 def dedented(line: str, most: int) -> str:
     """`line` without up to `most` spaces at its head."""
     return line[min(most, len(line) - len(line.lstrip(" "))) :]
+
+
+def lacking(fence: Fence, line: str) -> int:
+    """By how many columns a line of a block of code is further out than the item of a list that the block is in.
+
+    CommonMark takes such a line for the end of the list, and what follows in the block for prose.
+    """
+    rest = split_quote(line)[1] if fence.quote else line
+    return max(0, fence.margin - _width(rest)) if rest.strip() else 0
 
 
 def _opens(rest: str, quote: str, indent: int, margins: tuple[int, ...]) -> Fence | None:

@@ -12,11 +12,14 @@ class Dialect:
         tables: whether tables are shown as tables; else they become code with aligned columns.
         nests: whether a block of code may be part of a list; else it stands at the margin.
         empty_code: a line that a block of code needs when it has no other.
+        leads: the signs that, behind brackets, make a link of these or say where others lead. What has them and is not
+            read as a link here is broken.
     """
 
     tables = True
     nests = True
     empty_code = ""
+    leads = ""
 
     def growth(self, source: str) -> int:
         """The most by which `source` may be longer when it is shown, in the platform's unit of size."""

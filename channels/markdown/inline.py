@@ -1,35 +1,28 @@
 """Markdown within a paragraph: code, links, tokens and emphasis; what of it is open, and how it is shown."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from channels.markdown.blocks import LINE_END
 from channels.markdown.dialect import Dialect
-from channels.markdown.links import Link
-
-_LABEL = r"!?\[(?P<label>(?:[^\[\]\\]|\\.|\[[^\[\]]{0,200}+\](?:\([^()\s]{0,2000}+\))?+){0,500}+)"
-_TARGET = r"(?P<target><[^<>\n]*+>|[^\s()]*+(?:\([^\s()]*+\)[^\s()]*+)*+)"
-_TITLE = r"(?:\s+(?:\"[^\"]*+\"|'[^']*+'))?+"
+from channels.markdown.links import LINK, LINK_BEGUN, Link
 
 _TOKEN = re.compile(
     rf"""
       (?P<escape>\\[!-/:-@\[-`{{-~])
     | (?P<ticks>`+)
-    | (?P<link>{_LABEL}\]\(\s*+{_TARGET}{_TITLE}\s*+\))
-    | (?P<reference>\[[^\[\]\n]{{1,500}}+\]\[[^\[\]\n]{{0,200}}+\])
+    | (?P<link>{LINK})
+    | (?P<reference>\[[^\[\]\n`]{{1,500}}+\]\[[^\[\]\n`]{{0,200}}+\])
     | (?P<angle><[!@#/A-Za-z:][^<>\s]{{0,2000}}+(?:[ ][^<>\n]{{0,300}}+)?+>)
-    | (?P<address>https?://[^\s<>`*\[\]]++)
+    | (?P<address>https?://[^\s<>`*\[\]\\]++)
     | (?P<marks>\*+|_+|~+)
     """,
     re.VERBOSE | re.DOTALL,
 )
 
-#: At the end of a text that still grows: what may become a link, with its label; or a token, or a tag.
-_LINK_BEGUN = re.compile(
-    rf"{_LABEL}(?:\](?:\(\s*+<?[^\s()<>]*+(?:\([^\s()]*+\)?+[^\s()]*+)*+>?(?:\s+[\"'][^\"'\n]{{0,200}}+[\"']?)?+\s*+)?)?\Z",
-    re.DOTALL,
-)
+#: At the end of a text that still grows: what may become a token, or a tag.
 _TOKEN_BEGUN = re.compile(
     r"""<(?:
         [!@#:/][^<>\s|]{0,100}+(?:\|[^<>\n]{0,200}+)?+
@@ -42,6 +35,15 @@ _TOKEN_BEGUN = re.compile(
 
 #: Marks at the end of a text that may become others.
 _MARKS_BEGUN = re.compile(r"[*_~`\\]+\Z")
+
+_TICKS = re.compile(r"\\.|(?P<ticks>`+)", re.DOTALL)
+
+#: What stands round the number of a piece of code where it was taken out: no text has half a character in it.
+_SIGN = "\ud800"
+_PLACE = re.compile(rf"{_SIGN}(\d+){_SIGN}")
+
+#: At the end of code that is open: what would go together with the ticks that close it.
+_CODE_ENDING = re.compile(r"[`\s]*`\s*\Z")
 
 #: What would open a block, if the bracket before it were left out.
 _OPENERS = ("`", "~", "#", ">", "|", "-", "+", "*")
@@ -126,7 +128,7 @@ class Scan:
                     return at, ""
             else:
                 at -= at > 0 and self._text[at - 1] == "!"
-                if found := _LINK_BEGUN.match(self._text, at):
+                if found := LINK_BEGUN.match(self._text, at):
                     return at, found["label"]
         return None
 
@@ -140,11 +142,28 @@ class Scan:
                 self._emphasis(start, found[0])
             case "escape" | "reference" | "angle" | "address":
                 self.spans.append(Span(start, end))
+            case _ if self._is_cut_by_code(found):
+                return found.start("label")
             case _:
                 target = found["target"].removeprefix("<").removesuffix(">")
                 link = Link(found["label"], target, found[0], found[0].startswith("!"))
                 self.spans.append(Span(start, end, link=link))
         return end
+
+    def _is_cut_by_code(self, link: re.Match[str]) -> bool:
+        """Whether code that begins in the label goes on behind it: it goes before links (CommonMark, section 6.3)."""
+        at, stop = link.span("label")
+        while found := _TICKS.search(self._text, at, stop):
+            at, ticks = found.end(), found["ticks"]
+            if not ticks:
+                continue
+            closing = re.compile(rf"(?<!`){ticks}(?!`)").search(self._text, at)
+            if closing is None and self._grows and len(ticks) <= _MOST_TICKS:
+                return True
+            if closing and closing.end() > stop:
+                return True
+            at = closing.end() if closing else at
+        return False
 
     def _code(self, start: int, inside: int, ticks: str) -> int:
         """Code whose ticks begin at `start`, or stood before the text, and which is `inside` from there on."""
@@ -157,6 +176,7 @@ class Scan:
             self.spans.append(Span(start, len(self._text), ticks=ticks, is_closed=False))
             self._open.append(ticks)
             return len(self._text)
+        self.spans.append(Span(start, inside))  # they stay together
         return inside
 
     def _emphasis(self, start: int, marks: str) -> None:
@@ -198,13 +218,43 @@ def show(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_cut: bool
     scan = Scan(text, marks, grows=is_cut)
     still_open = scan.marks if is_cut else scan.marks[: _common(scan.marks, marks)]
     body = text.rstrip()
+    is_in_code = body.endswith("`") and bool(still_open) and still_open[-1].startswith("`")
     parts = [
         *_marked(marks),
         *_parts(body, scan.spans, dialect),
+        *([(True, " ")] if is_in_code else []),
         *_marked(still_open[::-1]),
         (False, text[len(body) :]),
     ]
-    return Shown(_joined(parts, dialect), scan.marks if is_cut else ())
+    shown = _joined(parts, dialect)
+    return Shown(open_links(shown, dialect), scan.marks if is_cut else ())
+
+
+def open_links(text: str, dialect: Dialect) -> str:
+    """`text` in which nothing is a link but what `Link` knows, and knows to be open.
+
+    Each platform has rules of its own for what is a link. Whatever it might take for one, though it is not read as one
+    here, is broken before its target: in `[label](target)`, and in `[name]: target` below `[label][name]`.
+    """
+    if not any(f"]{sign}" in text for sign in dialect.leads):
+        return text
+    shown, at, spans = "", 0, Scan(text).spans
+    codes = [text[span.start : span.end] for span in spans if span.ticks]
+    is_sure = not any(LINE_END.search(code) for code in codes)  # else one may end with the block that its line is in
+    for span in spans:
+        if span.ticks:
+            inside = text[span.start + len(span.ticks) : span.end]
+            shown += _broken(text[at : span.start], dialect) + span.ticks
+            shown += inside if is_sure else open_links(inside, dialect)
+        elif span.link and not span.link.is_disguised:
+            label = text.index("[", span.start) + 1
+            target = label + len(span.link.label) + len("](")
+            shown += _broken(text[at:label], dialect) + open_links(span.link.label, dialect)
+            shown += "](" + _broken(text[target : span.end], dialect)
+        else:
+            continue
+        at = span.end
+    return shown + _broken(text[at:], dialect)
 
 
 def presentable(text: str, marks: Sequence[str] = ()) -> str:
@@ -217,7 +267,7 @@ def presentable(text: str, marks: Sequence[str] = ()) -> str:
     last = scan.spans[-1] if scan.spans else None
     if last and last.ticks and last.end == len(text):
         if last.is_closed or text[last.start :].strip("`").strip():
-            return text if last.is_closed else text.rstrip("`")
+            return text if last.is_closed else _CODE_ENDING.sub("", text)
         text = text[: last.start]
     return _MARKS_BEGUN.sub("", text)
 
@@ -245,6 +295,10 @@ def plain(text: str) -> str:
     return shown + _unmarked(text[at:])
 
 
+def _broken(text: str, dialect: Dialect) -> str:
+    return re.sub(rf"\](?=[{dialect.leads}])", r"]\\", text)
+
+
 def _marked(marks: Sequence[str]) -> Iterator[tuple[bool, str]]:
     for mark in marks:
         yield mark.startswith("`"), mark
@@ -270,16 +324,14 @@ def _parts(text: str, spans: Sequence[Span], dialect: Dialect) -> Iterator[tuple
     yield False, text[at:]
 
 
-def _joined(parts: Sequence[tuple[bool, str]], dialect: Dialect) -> str:
-    """One text of `parts`; what calls somebody is found across the seams of prose."""
-    shown, prose = "", ""
+def _joined(parts: Iterable[tuple[bool, str]], dialect: Dialect) -> str:
+    """One text of `parts`. Prose is read as a whole, for what goes round code, with signs in the places of that."""
+    prose, codes = "", list[str]()
     for is_code, part in parts:
-        if not is_code:
-            prose += part
-            continue
-        shown += dialect.prose(prose) + part
-        prose = ""
-    return shown + dialect.prose(prose)
+        prose += f"{_SIGN}{len(codes)}{_SIGN}" if is_code else part
+        if is_code:
+            codes.append(part)
+    return _PLACE.sub(lambda place: codes[int(place[1])], dialect.prose(prose))
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:

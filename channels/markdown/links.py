@@ -1,15 +1,42 @@
-"""Links that say one address and lead to another."""
+"""What a link of Markdown is, and whether it says one address and leads to another."""
 
 import re
 import unicodedata
 from dataclasses import dataclass
+from html import unescape
+
+_LABEL = r"!?\[(?P<label>(?:[^\[\]\\]|\\.|\[[^\[\]]{0,200}+\](?:\([^()\s]{0,2000}+\))?+){0,500}+)"
+
+
+def _balanced(depth: int) -> str:
+    """What has no white space in it, and parentheses in pairs, within one another to this depth."""
+    plain = r"(?:[^\s()\\]|\\\S)*+"
+    return rf"{plain}(?:\({_balanced(depth - 1)}\){plain})*+" if depth else plain
+
+
+_TARGET = rf"(?P<target><(?:[^<>\n\\]|\\[^\n])*+>|{_balanced(3)})"
+_TARGET_BEGUN = r"(?:<(?:[^<>\n\\]|\\[^\n])*+(?:>|\\?)|(?:[^\s\\]|\\\S|\\\Z)*+)"
+
+_QUOTED = [r"\"(?:[^\"\\\n]|\\.){0,300}+", r"'(?:[^'\\\n]|\\.){0,300}+", r"\((?:[^()\\\n]|\\.){0,300}+"]
+_TITLE = rf"(?:\s++(?:{_QUOTED[0]}\"|{_QUOTED[1]}'|{_QUOTED[2]}\)))?+"
+_TITLE_BEGUN = rf"(?:\s++(?:{_QUOTED[0]}[\"\\]?+|{_QUOTED[1]}['\\]?+|{_QUOTED[2]}[)\\]?+)?+)?+"
+
+#: A link or an image: its groups are `label` and `target`.
+LINK = rf"{_LABEL}\]\(\s*+{_TARGET}{_TITLE}\s*+\)"
+
+#: At the end of a text that still grows: what may become one.
+LINK_BEGUN = re.compile(rf"{_LABEL}(?:\](?:\(\s*+{_TARGET_BEGUN}{_TITLE_BEGUN}\s*+)?)?\Z", re.DOTALL)
 
 #: What a reader takes for an address: a scheme, or names with dots between them.
 _ADDRESS = re.compile(
-    r"[a-z][a-z0-9+.-]*://[^\s<>]+|(?:[^\W_][\w-]*\.)+[a-z][a-z0-9-]+(?::\d+)?(?:[/?#][^\s<>]*)?", re.IGNORECASE
+    r"[a-z][a-z0-9+.-]*://[^\s<>]+|(?:[^\W_][\w-]*\.)+[^\W\d_][\w-]+(?::\d+)?(?:[/?#][^\s<>]*)?", re.IGNORECASE
 )
-_SCHEME = re.compile(r"^(?:[a-z][a-z0-9+.-]*://)?(?:www\.)?", re.IGNORECASE)
+_SCHEME = re.compile(r"^(?:https?://)?(?:www\.)?", re.IGNORECASE)
 _MARKUP = re.compile(r"[*_~`\\]")
+_TAG = re.compile(r"<[^<>]*>")
+
+#: Letters that are not to be seen, beside what Unicode calls formatting and marks upon others.
+_FILLERS = "\u115f\u1160\u3164"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +58,10 @@ class Link:
     def is_disguised(self) -> bool:
         """Whether the label looks like an address, and like another one than the target."""
         target = _bare(self.target)
-        return any(not _leads(target, _bare(found[0])) for found in _ADDRESS.finditer(_plain(self.label)))
+        if _bare(self.label) == target:
+            return False
+        readings = (_plain(self.label), _plain(_TAG.sub("", self.label)))  # a platform shows tags, or leaves them out
+        return any(not _leads(target, _bare(found[0])) for text in readings for found in _ADDRESS.finditer(text))
 
 
 def openly(link: Link) -> tuple[str, str]:
@@ -41,8 +71,12 @@ def openly(link: Link) -> tuple[str, str]:
 
 def _plain(label: str) -> str:
     """What a reader sees of the label: without marks, invisible characters and lookalike forms of letters."""
-    text = unicodedata.normalize("NFKC", _MARKUP.sub("", label)).replace("\u3002", ".")
-    return "".join(character for character in text if unicodedata.category(character) != "Cf")
+    text = unicodedata.normalize("NFKC", unescape(_MARKUP.sub("", label))).replace("\u3002", ".")
+    return "".join(
+        character
+        for character in text
+        if unicodedata.category(character) not in ("Cf", "Mn") and character not in _FILLERS
+    )
 
 
 def _bare(address: str) -> str:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 from channels.channel import Limits
 from channels.markdown import inline
-from channels.markdown.blocks import LINE_END, Kind, Place, Reader, begins_block, split_quote
+from channels.markdown.blocks import LINE_END, Kind, Place, Reader, begins_block, lacking, split_quote
 from channels.markdown.seams import seam
 from channels.markdown.tables import Columns
 from channels.markdown.writing import (
+    ROUND_TABLE,
     TABLE_MARKS,
     Ending,
     Line,
@@ -29,6 +30,9 @@ _UNDECIDED_DELIMITER = re.compile(r"[\s|:-]*")
 
 #: Where emphasis may be open at the end.
 _PROSE = {Kind.TEXT, Kind.HEADING}
+
+#: Blank lines, of which the last one is complete.
+_BLANKS = re.compile(r"(?:[ \t]*+(?:\r\n|\r(?!\n|\Z)|\n))++")
 
 _FENCE_BEGUN = re.compile(r"`{3,}|~{3,}")
 _INK = re.compile(r"\S")
@@ -52,16 +56,25 @@ class Page:
     Args:
         place: what is open where it begins.
         source: the text from there on, as far as it is known.
+        unseen: how much text there is before it of which nothing is to be seen, and which is in no message yet.
     """
 
-    def __init__(self, limits: Limits, place: Place, source: str = "") -> None:
+    def __init__(self, limits: Limits, place: Place, source: str = "", unseen: int = 0) -> None:
         self.source = source
+        self.unseen = unseen
         self._limits = limits
         self._room = limits.chunk_size - limits.reserve
         self._begin(place)
 
     def feed(self, text: str) -> None:
         self.source += text
+
+    def fork(self) -> "Page":
+        """Another one that goes on from here."""
+        fork = copy(self)
+        fork._reader, fork._writer, fork._lines = copy(self._reader), self._writer.fork(), [*self._lines]
+        fork._columns = self._columns and self._columns.fork()
+        return fork
 
     def _begin(self, place: Place) -> None:
         self.place = place
@@ -112,12 +125,22 @@ class Page:
         return writer
 
     def _next_line(self, *, is_final: bool) -> tuple[str, str | None]:
-        """The next line, or what there is of it, and what ends it: nothing if it is not complete."""
+        """The next line, or what there is of it, and what ends it: nothing if it is not complete. Blank ones come at
+        once, however many.
+        """
         found = LINE_END.search(self.source, self._read)
         if found is None:
             return self.source[self._read :], "" if is_final else None
         is_open = found[0] == "\r" and found.end() == len(self.source) and not is_final  # a line feed may follow
-        return self.source[self._read : found.start()], None if is_open else found[0]
+        line, end = self.source[self._read : found.start()], None if is_open else found[0]
+        if (
+            end
+            and not line.strip()
+            and not self._reader.place.fence
+            and (more := _BLANKS.match(self.source, found.end()))
+        ):
+            end += more[0]
+        return line, end
 
     def _crossing(self, line: str) -> int | None:
         """How much of `line` is more than the message holds, if it comes to that."""
@@ -138,6 +161,8 @@ class Page:
         place = self._reader.place
         if kind in _PROSE or (kind is None and not place.fence and not place.table):
             size += sum(map(line.count, "*_~`"))  # what is open is closed with as many marks
+        if place.fence and self._limits.dialect.nests:
+            size += lacking(place.fence, line)
         if kind is None and not place.fence and (fence := _FENCE_BEGUN.search(line)):
             size += fence.end() + 1 + self._limits.measure(self._limits.dialect.empty_code)
         return size
@@ -189,8 +214,10 @@ class Page:
         if line:
             reader = Reader(place, self._fits)
             kind, text = reader.read(line.text[: at - line.start]), line.text[: at - line.start]
-            lines.append(Line(kind, line.start, text, "", reader.place))
             place = reader.place
+            if kind is Kind.ROW:  # a part of one is none: its columns may need more room than there is
+                kind, place = Kind.TEXT, replace(place, table=None)
+            lines.append(Line(kind, line.start, text, "", place))
             rest = split_quote(text)[0] if kind is Kind.TEXT else ""
         goes_on = bool(line) or _goes_on(lines, known[at:])
         writer = self._new_writer()
@@ -224,7 +251,8 @@ class Page:
         """What a table costs whose only row is `row`, if it has one."""
         measure, growth = self._limits.measure, self._limits.dialect.growth
         if self._limits.dialect.tables:
-            return sum(measure(f"{line}\n") + growth(line) for line in (head, delimiter, row) if line)
+            lines = [line for line in (head, delimiter, row) if line]
+            return ROUND_TABLE + sum(measure(f"{line}\n") + growth(line) for line in lines)
         columns = self._columns_of(head, delimiter)
         plain = columns.size
         if row:

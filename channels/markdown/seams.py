@@ -97,7 +97,9 @@ def _atoms(lines: Sequence[Line], marks: Sequence[str]) -> list[tuple[int, int]]
         elif line.kind is Kind.HEADING:
             atoms += [(line.start + start, line.start + end) for start, end in Scan(line.text, grows=True).atoms]
         elif line.kind in _TABLE:
-            atoms.append((line.start, line.stop))
+            has_head = line.kind is Kind.DELIMITER and bool(atoms) and atoms[-1][1] == line.start
+            start = atoms.pop()[0] if has_head else line.start  # no head stands without it
+            atoms.append((start, line.stop))
     return atoms
 
 

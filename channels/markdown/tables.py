@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable, Sequence
+from copy import copy
 
 from rich.cells import cell_len
 
-_BAR = re.compile(r"(?<!\\)\|")
+#: What parts two cells.
+BAR = re.compile(r"(?<!\\)\|")
 _DELIMITER = re.compile(r"\s*+\|?\s*+:?-++:?\s*+(?:\|\s*+:?-++:?\s*+)*+\|?\s*+")
 _GAP = " | "
 
@@ -15,11 +17,11 @@ def cells(line: str) -> list[str]:
     row = line.strip().removeprefix("|")
     if row.endswith("|") and not row.endswith("\\|"):
         row = row[:-1]
-    return [cell.strip().replace("\\|", "|") for cell in _BAR.split(row)]
+    return [cell.strip().replace("\\|", "|") for cell in BAR.split(row)]
 
 
 def may_be_row(line: str) -> bool:
-    return "|" in line and _BAR.search(line) is not None
+    return "|" in line and BAR.search(line) is not None
 
 
 def is_delimiter(line: str, head: str) -> bool:
@@ -47,6 +49,12 @@ class Columns:
         self._rows: list[list[str]] = []
         self._unpadded = 0
         self.add(head)
+
+    def fork(self) -> "Columns":
+        """Another one that goes on from here."""
+        fork = copy(self)
+        fork._widths, fork._rows = [*self._widths], [*self._rows]
+        return fork
 
     def add(self, line: str) -> None:
         row, most = [self._show(cell) for cell in cells(line)], len(self._widths)

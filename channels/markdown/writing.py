@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from channels.markdown import inline
-from channels.markdown.blocks import Fence, Kind, Place, begins_block, dedented
+from channels.markdown.blocks import Fence, Kind, Place, begins_block, dedented, lacking, split_quote
 from channels.markdown.dialect import Dialect
-from channels.markdown.tables import Columns
+from channels.markdown.tables import BAR, Columns
 
 #: The most indentation that is kept at the head of a message, in characters.
 MOST_INDENT = 80
@@ -19,6 +19,12 @@ _MOST_INFO = 40
 
 _HEADING_MARKS = re.compile(r"[ \t]*#+[ \t]*")
 _TABLE = {Kind.TABLE_HEAD, Kind.DELIMITER, Kind.ROW}
+
+#: A table and a paragraph with no line between them, which not every reader of Markdown takes for two blocks.
+_RUN_TOGETHER = {(Kind.TEXT, Kind.TABLE_HEAD), (Kind.DELIMITER, Kind.TEXT), (Kind.ROW, Kind.TEXT)}
+
+#: What it costs, at the most, to part them, before the table and behind it.
+ROUND_TABLE = 4
 
 #: What a table is wrapped in where there are none.
 TABLE_MARKS = "```"
@@ -92,6 +98,7 @@ class Writer:
         self._fence: Fence | None = None
         self._closing = ""
         self._has_code = False
+        self._last = Kind.BLANK
         self._loose = 0  # how much of the end may be written otherwise when more has come
 
     @property
@@ -140,6 +147,9 @@ class Writer:
     def _write(self, lines: Sequence[Line], ending: Ending, *, is_first: bool) -> None:
         """Write lines that belong together."""
         line = lines[0]
+        if self._dialect.tables and (self._last, line.kind) in _RUN_TOGETHER:
+            self._out.append("\n\n" if self._out[-1].endswith("\r") else "\n")
+        self._last = lines[-1].kind
         if self._fence and line.kind not in (Kind.CODE, Kind.FENCE_END):  # the quotation that it was in is over
             self._out.append(f"{self._end_of_code()}\n")
             self._fence = None
@@ -158,7 +168,7 @@ class Writer:
             case Kind.CODE:
                 self._has_code |= bool(line.text.strip())
                 text = dedented(line.text, self._indent_of(self._fence))
-                self._out += [self._dialect.code_line(text), line.end]
+                self._out += [self._dialect.code_line(self._in_item(text)), line.end]
             case Kind.FENCE_END:
                 self._out += [self._end_of_code(), line.end]
                 self._fence = None
@@ -188,7 +198,8 @@ class Writer:
         before = len(self._out)
         self._inline(line.text[len(marks) :], (), ending)
         text = "".join(self._out[before:])
-        self._out[before:] = [self._dialect.heading(marks.lstrip(), text) if text.strip() else "", line.end]
+        shown = self._dialect.heading(marks.lstrip(), text) if text.strip() else ""
+        self._out[before:] = [inline.open_links(shown, self._dialect), line.end]
 
     def _inline(self, text: str, marks: tuple[str, ...], ending: Ending) -> None:
         source, grows = text, ending is Ending.GROWING
@@ -218,7 +229,8 @@ class Writer:
         self._out += [f"{TABLE_MARKS}\n{body}\n{TABLE_MARKS}", lines[-1].end]
 
     def _cells(self, line: str) -> str:
-        return inline.show(line, self._dialect).text
+        """A row of a table; no code goes on from one cell to the next."""
+        return "|".join(inline.show(cell, self._dialect).text or cell for cell in BAR.split(line))
 
     def _open(self, fence: Fence, before: str, info: str) -> None:
         opening, self._closing = self._dialect.fence(fence.marks, info)
@@ -231,6 +243,14 @@ class Writer:
         before = fence.quote + " " * (fence.indent - self._indent_of(fence))
         empty = "" if self._has_code or not self._dialect.empty_code else f"{self._dialect.empty_code}\n"
         return f"{empty}{before}{self._closing}"
+
+    def _in_item(self, line: str) -> str:
+        """A line of code, no further out than the item of a list that the code is in: it would end that."""
+        assert self._fence is not None
+        if not self._dialect.nests or not (lack := lacking(self._fence, line) - self._dedent) > 0:
+            return line
+        quote, rest = split_quote(line) if self._fence.quote else ("", line)
+        return quote + " " * lack + rest
 
     def _indent_of(self, fence: Fence | None) -> int:
         """How much of the indentation of a block of code goes."""

@@ -18,9 +18,6 @@ _TOKEN_START = re.compile(r"<(?=[!@#A-Za-z/])")
 #: `<https://...>` is an address without a label.
 _AUTOLINK = re.compile(r"<(https?://[^\s<>|]+)>")
 
-#: What gives `[label][name]` elsewhere in the text its address, and would hide where it leads.
-_DEFINITION = re.compile(r" {0,3}(?=\[[^\]\n]+\]:[ \t]*<?[A-Za-z][A-Za-z0-9+.-]*:)")
-
 #: Slack: the name is left out, or empty, in what is written since 2024.
 _CHANNEL = re.compile(r"<#(?P<id>[CDG][A-Z0-9]+)\|?>")
 
@@ -89,18 +86,16 @@ def inert(text: str) -> str:
 class SlackMarkdown(Dialect):
     """Slack's `markdown` block: standard Markdown with tables, in which `<...>` is Slack's own, even within code."""
 
+    leads = "(:"
+
     def growth(self, source: str) -> int:
-        return 3 * source.count("<") + source.count("]:")
+        return 3 * source.count("<") + source.count("](") + source.count("]:")
 
     def prose(self, text: str) -> str:
         return inert(_AUTOLINK.sub(r"\1", text))
 
     def code(self, text: str) -> str:
         return inert(text)
-
-    def line(self, line: str) -> str:
-        found = _DEFINITION.match(line)
-        return f"{found[0]}\\{line[found.end() :]}" if found else line
 
     def link(self, link: Link) -> tuple[str, str]:
         return openly(link) if link.is_disguised or set(link.target) & set("|<>") else super().link(link)

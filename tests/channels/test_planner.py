@@ -387,6 +387,61 @@ def test_white_space_that_comes_last_needs_no_message_of_its_own() -> None:
     assert shown("\n" * 5000 + "    indented") == ["    indented"]
 
 
+def test_what_cannot_be_seen_belongs_to_a_message_that_can() -> None:
+    unseen = "<br>" * 200
+    for text in (f"{unseen}word", f"{'word ' * 70}\n\n{unseen}", f"{'word ' * 70}{unseen}{'word ' * 70}"):
+        chunks = planned(text, DISCORD)
+        assert all("word" in chunk.text for chunk in chunks)
+        assert "".join(text[chunk.start : chunk.end] for chunk in chunks) == text
+
+
+@pytest.mark.parametrize("text", ["#", "<br>", "<!-- nothing -->", "<details>\n</details>"])
+def test_where_nothing_can_be_seen_at_all_the_last_word_is_what_was_told_to_stand_there(text: str) -> None:
+    planner = Planner(DISCORD)
+    planner.feed(text)
+    assert planner.plan(Priority.TICK).chunks[0].text == PLACEHOLDER
+    assert list(planner.plan(Priority.FINAL, nothing="Nothing.").chunks) == [Chunk(0, len(text), "Nothing.")]
+
+
+def test_a_head_of_a_table_is_not_parted_from_the_line_under_it() -> None:
+    table, row = "| a | b |\n|---|---|\n", " | ".join(["word"] * 200)
+    for before in range(300, 400):
+        for chunk in shown("x" * before + f"\n{table}{row}"):
+            assert "| a | b |" not in chunk or table.strip() in chunk
+
+
+class Scale:
+    """Measures, and counts what it was given."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.characters = 0
+
+    def __call__(self, text: str) -> int:
+        self.calls += 1
+        self.characters += len(text)
+        return len(text)
+
+
+@pytest.mark.parametrize("text", ["\n" * 60_000, "\r\n" * 30_000 + "x", " \n" * 30_000, "x\n" * 190, "- x\n" * 90])
+def test_the_last_word_is_planned_without_reading_again_what_was_read(text: str) -> None:
+    scale = Scale()
+    planner = Planner(Limits(400, scale))
+    planner.feed(f"Hello\n{text}")
+    planner.plan(Priority.TICK)
+    before = scale.characters
+    planner.plan(Priority.FINAL)
+    assert scale.characters - before < 50
+
+
+def test_blank_lines_are_read_at_once_however_many() -> None:
+    scale = Scale()
+    planner = Planner(Limits(400, scale))
+    planner.feed("Hello" + "\n" * 60_000)
+    planner.plan(Priority.TICK)
+    assert scale.calls < 2_000
+
+
 def test_what_becomes_longer_by_making_it_inert_still_fits() -> None:
     chunks = shown("<@U1>" * 1000, SLACK)
     assert max(map(utf8, chunks)) <= 380

@@ -21,6 +21,14 @@ def link(label: str, target: str) -> Link:
         ("bank。example", "https://evil.example"),
         ("BANK.EXAMPLE", "javascript:alert(1)"),
         ("www.bank.example", "http://www.evil.example"),
+        ("bank&#46;example", "https://evil.example"),
+        ("bank&period;example", "https://evil.example"),
+        ("bank<!-- -->.example", "https://evil.example"),
+        ("<bank.example>", "https://evil.example"),
+        ("bank\ufe0f.example", "https://evil.example"),
+        ("bank\u3164.example", "https://evil.example"),
+        ("\u0431\u0430\u043d\u043a.\u0440\u0444", "https://evil.example"),
+        ("bank.examplehttps://evil.example", "https://evil.example"),
     ],
 )
 def test_a_label_that_looks_like_another_address_is_a_disguise(label: str, target: str) -> None:
@@ -37,6 +45,7 @@ def test_a_label_that_looks_like_another_address_is_a_disguise(label: str, targe
         ("version 1.2.3", "https://x.y"),
         ("e.g. this", "https://x.y"),
         ("", "https://x.y"),
+        ("https://bank.example/a_b*c", "https://bank.example/a_b*c"),
     ],
 )
 def test_any_other_label_is_a_label(label: str, target: str) -> None:

@@ -129,8 +129,15 @@ def test_a_token_is_inert_in_code_as_well(token: str) -> None:
         ("[page](https://x.y)", "[page](https://x.y)"),
         ("[page <@U1>](https://x.y)", "[page &lt;@U1>](https://x.y)"),
         ("<https://x.y/?a=b&c=d>", "https://x.y/?a=b&c=d"),
-        ("[bank.example][1]\n\n[1]: https://evil.example", "[bank.example][1]\n\n\\[1]: https://evil.example"),
+        ("[bank.example][1]\n\n[1]: https://evil.example", "[bank.example][1]\n\n[1]\\: https://evil.example"),
         ("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b |\n|---|---|\n| 1 | 2 |"),
+        ("So:\n| a | b |\n|---|---|\n| 1 | 2 |\nDone", "So:\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nDone"),
+        ("So:\r| a | b |\r|---|---|\rDone", "So:\r\n\n| a | b |\r|---|---|\r\n\nDone"),
+        (
+            "1. one\n   ```sh\ncat << E\n   x\nE\n   ```\n2. two",
+            "1. one\n   ```sh\n   cat << E\n   x\n   E\n   ```\n2. two",
+        ),
+        ("*\t```\nx\n\t```\nmore", "*\t```\n    x\n    ```\nmore"),
     ],
 )
 def test_a_link_is_seen_where_it_leads_and_markdown_stays(model: str, slack: str) -> None:
