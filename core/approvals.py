@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.asks import Ask, Decision, always
+from core.damage import spared
 from core.inbound import Inbound
 from core.overtaking import is_overtaken
 from core.secrets import traced
@@ -138,7 +139,7 @@ class Approvals:
         receipt: Mapping[str, Any] | None = None,
     ) -> list[Approval] | None:
         """Keep the final text of a turn that asks people for something, what it was made of, and what it asks for. Of
-        one that was started over meanwhile, nothing is asked.
+        one that was started over or stopped meanwhile, nothing is asked.
 
         Returns:
             What it asks for: see `asked`; None, and nothing is kept, if the turn is to begin anew.
@@ -155,9 +156,10 @@ class Approvals:
                     return None
                 here = fence.is_own & turns.c.state.in_(before("answered"))
                 new = {"text": text, "usage": dict(usage), "receipt": receipt, "state": "answered"}
-                if not (await connection.execute(sa.update(turns).where(here).values(new))).rowcount:
+                kept = sa.update(turns).where(here).values(new).returning(turns.c.cancel)
+                if (row := (await connection.execute(kept)).one_or_none()) is None:
                     raise fence.lost
-                if generation == turn.generation:
+                if generation == turn.generation and row.cancel is None:
                     await self._ask(connection, turn, asks)
                 return await _read(connection, approvals.c.turn == turn.id)
 
@@ -270,8 +272,10 @@ class Approvals:
             ids = (await connection.execute(sa.select(approvals.c.id).where(late).limit(STEP))).scalars().all()
         expired = []
         for id_ in ids:
+            decided = Decided()
             async with self._database.write() as connection:
-                decided = await self._decide(connection, id_, "expired", None)
+                async with spared(connection, id_, set()):
+                    decided = await self._decide(connection, id_, "expired", None)
                 if decided.approval is None:  # of what was said nothing can be read any more
                     this = sa.update(approvals).where(approvals.c.id == id_, approvals.c.decision.is_(None))
                     await connection.execute(this.values(decision="expired", decided_at=time.time()))
@@ -286,7 +290,7 @@ class Approvals:
         while True:
             try:
                 for approval in await self.expire():
-                    await show(approval)
+                    await _try(show, approval)
             except Exception as error:
                 log.warning("what nobody has decided in time cannot be denied: %s", traced(error))
             await asyncio.sleep(EVERY)
@@ -331,6 +335,14 @@ class Approvals:
         await self._turns.announce(connection)
 
 
+async def _try(show: Callable[[Approval], Awaitable[None]], approval: Approval) -> None:
+    """Have it shown; if that cannot be done, the others are shown all the same."""
+    try:
+        await show(approval)
+    except Exception as error:
+        log.warning("a request that nobody has decided in time cannot be shown as denied: %s", traced(error))
+
+
 async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Approval]:
     """Those of sessions that were not started over since."""
     lives = (sessions.c.id == approvals.c.session) & (sessions.c.generation == approvals.c.generation)
@@ -343,8 +355,10 @@ async def _read(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> l
     found = []
     for row in rows:
         said = [message for of in await answered_by(connection, row.origin) if (message := readable(of.inbound))]
-        if said:
-            found.append(_approval(row, said[-1]))
+        try:
+            found += [_approval(row, said[-1])] if said else []
+        except TypeError as error:
+            log.error("the request %s cannot be read: %s", row.id, traced(error))
     return found
 
 

@@ -22,7 +22,7 @@ from core.store.schema import inbox, sessions, turns
 from core.store.upsert import insert_new
 from core.turns import STOP, Turns
 from core.visitors import BOT
-from core.waiting import answered_by, readable, row_of
+from core.waiting import answered_by, note, readable, row_of
 from core.worker import Worker
 
 #: What of a conversation that the bot is in is for it though it is not called: nothing, what the one says who spoke
@@ -114,17 +114,25 @@ class Conversations:
         self._budget = budget
         self.agents = turns.agents
 
-    async def stop(self, session_id: str, *, author: str | None, until: float = inf) -> Halt:
+    async def stop(
+        self, session_id: str, *, author: str | None, until: float = inf, asked: Inbound | None = None
+    ) -> Halt | None:
         """End what runs in a session, over all workers, and what waits there.
 
         Args:
             author: only what he has asked for; None for all.
             until: of that, only what was said by then (seconds since the epoch).
+            asked: the message that asks for it, which is noted.
+
+        Returns:
+            What was ended; nothing at all if that message was here before.
 
         Raises:
             StoreError: nothing was changed.
         """
         async with self._database.write() as connection:
+            if asked is not None and not await note(connection, asked, "command", kind="stop"):
+                return None
             halt = await stop(connection, self._turns, session_id, author=author, until=until)
             await self._turns.announce(connection)
         self._worker.end(halt.turn_id, STOP)
@@ -246,8 +254,11 @@ class Conversations:
             row = await _session(connection, session_id)
         return row is not None and bool(row.muted)
 
-    async def recent(self, place: str, author: str, limit: int) -> list[Recent]:
+    async def recent(self, place: str, author: str, limit: int, *, until: float = inf) -> list[Recent]:
         """The sessions at a place that somebody took part in since they were last started over, the newest first.
+
+        Args:
+            until: as it was then (seconds since the epoch).
 
         Raises:
             StoreError: the database cannot be read.
@@ -257,7 +268,7 @@ class Conversations:
         spoke = (
             sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at"))
             .join(sessions, lives)
-            .where(inbox.c.place == place, inbox.c.author == author, stands)
+            .where(inbox.c.place == place, inbox.c.author == author, stands, inbox.c.sent_at <= until)
             .group_by(inbox.c.session)
             .order_by(sa.desc("at"))
             .limit(limit)

@@ -4,7 +4,8 @@ conversation that it belongs to says so, if its ids or anything else can be read
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,7 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbound import Inbound
 from core.metering import Meter
+from core.secrets import traced
 from core.store.database import Database
+from core.store.faults import store_errors
 from core.store.schema import inbox, sessions, turns
 from core.waiting import answered_by, is_under_way, is_waiting, readable
 
@@ -20,6 +23,9 @@ log = logging.getLogger(__name__)
 
 #: The error of a turn that is under way, and of which there is not all to be read that it takes to run it.
 DAMAGED = "its rows cannot be read"
+
+#: Among how many of the newest messages of a session one is looked for that can be read.
+_NEWEST = 20
 
 #: Finds out, by the ids of a message whose words and address are lost, where it is answered; none if they do not tell.
 Locate = Callable[[Inbound], Inbound | None]
@@ -43,9 +49,23 @@ def see_sound(rows: Sequence[sa.Row[Any]]) -> None:
         Meter(row.id, row.usage, begun_at=row.created_at)
 
 
+@asynccontextmanager
+async def spared(connection: AsyncConnection, id_: str, damaged: set[str]) -> AsyncIterator[None]:
+    """What is done in a transaction for one of many, such as a turn: if a row cannot be read for it, nothing of it is
+    done, its id is one of the `damaged`, and the others go on.
+    """
+    try:
+        with store_errors():
+            async with connection.begin_nested():
+                yield
+    except Unreadable as error:
+        log.error("what was stored of %s cannot be read: %s", id_, traced(error))
+        damaged.add(id_)
+
+
 async def put_right(database: Database, is_ours: sa.ColumnElement[bool]) -> int:
-    """Have the rows that cannot be read, of turns and of messages that are to be taken up, hold what can be: not what
-    they held.
+    """Have the rows that cannot be read, of turns and of messages that are to be taken up and of their sessions, hold
+    what can be: not what they held.
 
     Args:
         is_ours: of which turns.
@@ -54,9 +74,12 @@ async def put_right(database: Database, is_ours: sa.ColumnElement[bool]) -> int:
         How many there were.
     """
     left = sa.select(turns.c.id).where(is_under_way(turns), is_ours)
+    spoken = sa.select(sessions.c.id).join(inbox, inbox.c.session == sessions.c.id).where(is_waiting(inbox)).distinct()
     said = sa.select(inbox.c.id).where(is_waiting(inbox) | inbox.c.turn.in_(left))
-    return await _put_right(database, turns, left, _new_turn, lambda row: see_sound([row])) + await _put_right(
-        database, inbox, said, _new_message, _see_sound_message
+    return (
+        await _put_right(database, turns, left, _new_turn, lambda row: see_sound([row]))
+        + await _put_right(database, inbox, said, _new_message, _see_sound_message)
+        + await _put_right(database, sessions, spoken, lambda: {"model": None, "agent": None}, lambda _row: None)
     )
 
 
@@ -118,9 +141,13 @@ async def stand_in(
     """
     if lost is not None and (located := locate(_by_ids(lost))) is not None:
         return located
-    said = sa.select(inbox.c.inbound).where(inbox.c.session == session, inbox.c.inbound.is_not(None))
-    newest = (await connection.execute(said.order_by(inbox.c.id.desc()))).scalars()
-    return next((message for one in newest if (message := readable(one))), None)
+    said = sa.select(inbox.c.id).where(inbox.c.session == session, inbox.c.inbound.is_not(None))
+    for id_ in (await connection.execute(said.order_by(inbox.c.id.desc()).limit(_NEWEST))).scalars().all():
+        async with spared(connection, f"message {id_}", set()):
+            one = await connection.scalar(sa.select(inbox.c.inbound).where(inbox.c.id == id_))
+            if (message := readable(one)) is not None:
+                return message
+    return None
 
 
 def _by_ids(row: sa.Row[Any]) -> Inbound:

@@ -112,6 +112,13 @@ class TurnLostError(StoreError):
     retryable = False
 
 
+def lasts(error: Exception) -> bool:
+    """Whether it will be the same when the same is tried again, by whomever: the database is neither away nor closed,
+    and has the turn not for another worker.
+    """
+    return not (isinstance(error, StoreError) and (error.retryable or isinstance(error, ClosedError | TurnLostError)))
+
+
 class ToolError(ParleyError):
     """A tool is declared or configured in a way that the agent cannot use."""
 

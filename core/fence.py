@@ -34,7 +34,12 @@ WAS_OWN = sa.and_(
     turns.c.claims > sa.bindparam("the_claim", type_=sa.Integer),
 )
 
-#: Finds that turn, if it is.
+#: Has it not count that the turn was begun by this one.
+FORGONE = Statement(
+    lambda _dialect: sa.update(turns).where(WAS_OWN).values(attempt=turns.c.attempt - 1).returning(turns.c.id)
+)
+
+#: Finds that turn, if it is one's own still.
 OWN = Statement(lambda _dialect: sa.select(turns.c.id).where(IS_OWN))
 
 

@@ -83,6 +83,8 @@ class Inbound:
             ValueError: it is something else.
         """
         try:
+            if not (isinstance(data["address"], dict) and isinstance(data["channel"], str)):
+                raise TypeError("its address")
             files = tuple(Attachment(**file) for file in data["attachments"])
             visitor, spot = data.get("visitor"), data.get("spot") or {}
             read = {

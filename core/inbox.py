@@ -1,7 +1,7 @@
 """The inbox: what was said to the bot, kept before the platform hears that it was received."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from enum import Enum, auto
 from math import inf
@@ -21,10 +21,9 @@ from core.sessions.lives import begin_generation, ensure_session
 from core.store.database import Database
 from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, sessions, turns
-from core.store.upsert import insert_of
 from core.turn import Kind
 from core.turns import ANEW, RESET, STOP, WITHDRAWN, Turns
-from core.waiting import Again, generation_of, is_known, is_under_way, is_waiting, readable, row_of
+from core.waiting import Again, is_known, is_under_way, is_waiting, note, readable, row_of
 from core.worker import Worker
 
 T = TypeVar("T")
@@ -100,10 +99,9 @@ class Inbox:
                 return Accepted.KNOWN
             until = await self._rates.spent_until(connection, author=inbound.author, place=inbound.place)
             if until is not None:
-                await _note(connection, inbound, LIMITED)
+                await note(connection, inbound, LIMITED)
                 return Limited(until)
-            await self._turns.announce(connection)  # it is told when this is committed
-            return await self._keep(connection, inbound)
+            return await self._keep_and_tell(connection, inbound)
 
         return await self._write(work)
 
@@ -122,13 +120,15 @@ class Inbox:
         rows = await self._database.run(KEPT, **kept)
         if not rows:  # it is the first of its session, or known
             rows = await self._database.run(BEGUN, **kept) or await self._database.run(KEPT, **kept)
-        if not rows:
-            async with self._database.write() as connection:
-                await ensure_session(
-                    connection, app=self._agents.default, user_id=inbound.place, session_id=inbound.session_id
-                )
-            return Accepted.KNOWN
+        if not rows:  # it is known, or its session was adopted or deleted meanwhile
+            return await self._write(lambda connection: self._keep_and_tell(connection, inbound))
         return Accepted.WAITS if rows[0][0] else Accepted.NEXT
+
+    async def _keep_and_tell(self, connection: AsyncConnection, inbound: Inbound) -> Accepted:
+        accepted = await self._keep(connection, inbound)
+        if accepted is not Accepted.KNOWN:
+            await self._turns.announce(connection)
+        return accepted
 
     async def limited(self, event_key: str, *, author: str, place: str) -> Limited | None:
         """Whether a message would be one too many now; one that is known is not.
@@ -230,8 +230,8 @@ class Inbox:
         self._worker.end(ended, WITHDRAWN)
         return withdrawn
 
-    async def note(self, inbound: Inbound) -> bool:
-        """Keep that a message was heard that is a command, and no question; its words are not kept.
+    async def note(self, inbound: Inbound, name: str) -> bool:
+        """Keep that a message was heard that is a command of this name, and no question; its words are not kept.
 
         Returns:
             Whether it was not here before.
@@ -240,38 +240,49 @@ class Inbox:
             StoreError: it could not be kept.
         """
         async with self._database.write() as connection:
-            return await _note(connection, inbound, "command")
+            return await note(connection, inbound, "command", kind=name)
 
-    async def reset(self, inbound: Inbound, *, is_late: bool = False) -> list[Inbound] | None:
+    async def is_outdone(self, inbound: Inbound, *, among: Collection[str]) -> bool:
+        """Whether one of these commands was given in its session after a message.
+
+        Raises:
+            StoreError: it cannot be seen.
+        """
+        later = (inbox.c.session == inbound.session_id) & (inbox.c.sent_at > inbound.sent_at)
+        given = sa.exists().where(later, inbox.c.outcome == "command", inbox.c.kind.in_(among))
+        async with self._database.read() as connection:
+            return bool(among and await connection.scalar(sa.select(given)))
+
+    async def reset(self, inbound: Inbound, *, until: float = inf) -> list[Inbound] | Refused | None:
         """Keep a message that starts its session over, and do so: what is stored of the session goes, what
         waits is not answered, and what still runs can store nothing more.
 
         Args:
-            is_late: whether it was said a while ago. It concerns nothing then that was said after it, and nothing at
-                all if that has a turn by now.
+            until: it concerns nothing that was said after it (seconds since the epoch), and nothing at all if that has
+                a turn by now.
 
         Returns:
-            What waited and will not be answered; nothing at all if the message was here before or comes too late.
+            What waited and will not be answered; nothing at all if the message was here before; that there is something
+            newer, if it comes too late.
 
         Raises:
             StoreError: nothing was changed.
         """
 
-        async def work(connection: AsyncConnection) -> tuple[list[Inbound], str | None] | None:
+        async def work(connection: AsyncConnection) -> tuple[list[Inbound], str | None] | Refused | None:
             if await self._keep(connection, inbound, outcome="reset") is Accepted.KNOWN:
                 return None
-            if is_late and await _is_overtaken(connection, inbound):
+            if await _is_overtaken(connection, inbound, until):
                 kept = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
                 await connection.execute(kept.values(outcome="overtaken"))
-                return None
+                return Refused.NEWER
             # first the turns: who takes one up holds it before the messages, and must not hold up what holds him up
             under_way = await self._turns.cancel(connection, inbound.session_id, RESET)
-            until = inbound.sent_at if is_late else inf
             return await self._start_over(connection, inbound.session_id, until), under_way
 
         done = await self._write(work)
-        if done is None:
-            return None
+        if done is None or isinstance(done, Refused):
+            return done
         dropped, under_way = done
         self._worker.end(under_way, RESET)
         return dropped
@@ -337,15 +348,8 @@ class Inbox:
         return [message for said in dropped if (message := readable(said))]
 
 
-async def _note(connection: AsyncConnection, inbound: Inbound, outcome: str) -> bool:
-    """Keep a message without its words; whether it was not here before."""
-    values = {**row_of(inbound, generation_of(inbound)), "outcome": outcome}
-    noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
-    return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
-
-
-async def _is_overtaken(connection: AsyncConnection, reset: Inbound) -> bool:
-    """Whether a turn has taken what was said in the session after its `reset`."""
-    later = inbox.c.turn.is_not(None) & (inbox.c.sent_at > reset.sent_at)
+async def _is_overtaken(connection: AsyncConnection, reset: Inbound, until: float) -> bool:
+    """Whether a turn has taken what was said in the session of a `reset` after that."""
+    later = inbox.c.turn.is_not(None) & inbox.c.parent.is_(None) & (inbox.c.sent_at > until)
     query = sa.select(sa.exists().where(inbox.c.session == reset.session_id, later))
     return bool((await connection.execute(query)).scalar_one())

@@ -62,6 +62,11 @@ class Leadership:
         self._rests = 0.0  # when this worker takes parts again that are free
         self._asks = 0.0  # and when it asks for others
 
+    @property
+    def is_vacant(self) -> bool:
+        """Whether nobody led one of the parts when it was last looked."""
+        return bool(self._free)
+
     def part_name(self, part: int, count: int) -> str:
         """What a part goes by, of so many."""
         return self._name if count == 1 else f"{self._name}:{part}/{count}"

@@ -65,14 +65,16 @@ class Lease:
         async with self._database.write() as connection:
             if self._database.is_sqlite:
                 await connection.execute(sa.delete(workers))
-            await self._write(connection)
+            began = await self._write(connection)
+        self._written(began)
 
     async def keep(self) -> None:
         """Lengthen the lease until cancelled."""
         while not self._database.is_sqlite:  # at once: it may have taken long to get ready for work
             try:
                 async with asyncio.timeout(self._seconds), self._database.write() as connection:
-                    await self._write(connection)
+                    began = await self._write(connection)
+                self._written(began)
             except Exception as error:
                 self._doubt()
                 log.warning("the lease cannot be lengthened: %s", traced(error))
@@ -108,14 +110,18 @@ class Lease:
         """Nobody may have been able to lengthen his lease: who comes back first must not take the others for dead."""
         self._sure_from = clock.now() + 2 * self._seconds
 
-    async def _write(self, connection: AsyncConnection) -> None:
-        began, seconds = clock.now(), float("inf") if self._database.is_sqlite else self._seconds
-        until = sa.literal(seconds) if self._database.is_sqlite else self._database.now + seconds
+    async def _write(self, connection: AsyncConnection) -> float:
+        """When it was begun (the loop's time). It is lengthened when that is committed."""
+        began = clock.now()
+        until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds
         renewed = sa.update(workers).where(workers.c.id == self.worker).values(lease=until)
         if not (await connection.execute(renewed)).rowcount:
             await connection.execute(sa.insert(workers).values(id=self.worker, lease=until, live={}))
+        return began
+
+    def _written(self, began: float) -> None:
         if self._until and not self.holds:
             log.warning("this worker was held up for longer than its lease lasts")
             self._doubt()
             self._unbroken_from = self._sure_from
-        self._until = began + seconds
+        self._until = float("inf") if self._database.is_sqlite else began + self._seconds

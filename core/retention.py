@@ -45,15 +45,13 @@ class Retention:
             now = await connection.scalar(sa.select(self._database.now)) or 0.0
         before = now // DAY * DAY - self._days * DAY
         survey = await self._forgetting.survey(Wish(before=before))
+        whole = parts = 0
         for session in survey.whole:
-            await self._forgetting.session(session)
+            whole += await self._forgetting.old(session, before)
             await asyncio.sleep(PAUSE)
         for session in survey.parts:
-            await self._forgetting.trim(session, before, waits=False)
+            parts += await self._forgetting.trim(session, before, waits=False)
             await asyncio.sleep(PAUSE)
         await self._forgetting.spent(before)
         if survey:
-            log.info(
-                "%d conversations and parts of %d are older than they may be: deleted",
-                *map(len, (survey.whole, survey.parts)),
-            )
+            log.info("%d conversations and parts of %d are older than they may be: deleted", whole, parts)

@@ -62,7 +62,7 @@ async def stop(
     await hold_session(connection, session_id)
     here = inbox.c.session == session_id
     if until != inf:
-        here &= inbox.c.sent_at <= until
+        here &= (inbox.c.sent_at <= until) | inbox.c.parent.is_not(None)  # a press has another clock
     if author is not None:
         here &= inbox.c.author == author
     waiting = (await connection.execute(sa.select(inbox).where(here, is_waiting(inbox)))).all()
@@ -74,10 +74,13 @@ async def stop(
     await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
     await connection.execute(sa.update(inbox).where(these).values(outcome="stopped"))
     turn = await _running(connection, session_id)
-    is_theirs = turn is not None and (author is None or author in await _askers(connection, turn, until))
+    is_theirs = turn is not None and await _is_theirs(connection, turn, author, until)
     ended = await turns_.cancel(connection, session_id, STOP) if is_theirs else None
     dropped = tuple(message for row in waiting if (message := readable(row.inbound)))
-    is_withdrawn = turn is None and not waiting and await withdraw(connection, session_id)
+    since = (inbox.c.session == session_id) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
+    said_since = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()
+    rests = turn is None and not waiting and said_since is None
+    is_withdrawn = rests and await withdraw(connection, session_id)
     return Halt(ended, dropped, asking, is_withdrawn)
 
 
@@ -89,7 +92,7 @@ async def stop_turn(connection: AsyncConnection, turns_: Turns, turn_id: str, *,
     turn = await _running(connection, session_id)
     if turn is None or turn.id != turn_id:
         return Stopped.OVER
-    if author is not None and author not in await _askers(connection, turn):
+    if not await _is_theirs(connection, turn, author):
         return Stopped.NOT_THEIRS
     ended = await turns_.cancel(connection, turn.session, STOP)
     return Stopped.DONE if ended is not None else Stopped.OVER
@@ -102,5 +105,9 @@ async def _running(connection: AsyncConnection, session_id: str | None) -> sa.Ro
     return (await connection.execute(query)).one_or_none()
 
 
-async def _askers(connection: AsyncConnection, turn: sa.Row[Any], until: float = inf) -> set[str]:
-    return {row.author for row in await answered_by(connection, turn.origin) if row.sent_at <= until}
+async def _is_theirs(connection: AsyncConnection, turn: sa.Row[Any], author: str | None, until: float = inf) -> bool:
+    """Whether somebody may end a turn: he has asked, or is an operator (None), and nothing was said after `until` that
+    it answers as well.
+    """
+    said = await answered_by(connection, turn.origin)
+    return all(row.sent_at <= until for row in said) and (author is None or author in {row.author for row in said})

@@ -19,7 +19,6 @@ error goes to whoever wrote, and the turn is claimed again when the database is 
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -28,9 +27,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core import tracing
 from core.agents import Agents
-from core.claiming import ALIKE, Taken, new_id, plain, resumed, take
-from core.damage import DAMAGED, Locate, Unreadable, put_right, see_sound, stand_in_for, stood_in
-from core.fence import OWN, WAS_OWN, Fence, kept_usage, writes_own
+from core.beginning import next_turn
+from core.claiming import ALIKE, plain, resumed, take
+from core.damage import DAMAGED, Locate, Unreadable, put_right, see_sound, spared, stood_in
+from core.fence import FORGONE, OWN, Fence, kept_usage, writes_own
 from core.inbound import Inbound
 from core.lease import Lease
 from core.overtaking import ANSWERED, OVERTAKEN, OVERTAKEN_INSTEAD, RUNNING, take_in
@@ -42,7 +42,7 @@ from core.store.retrying import PAUSES, retried
 from core.store.schema import inbox, turns
 from core.store.statement import Statement
 from core.turn import Turn
-from core.waiting import batches, begin_again, is_under_way, led_to, parent_of, readable, said_to, waiting_run
+from core.waiting import batches, is_under_way, led_to, said_to
 
 log = logging.getLogger(__name__)
 
@@ -128,9 +128,8 @@ class Turns:
         """The turn of a session that is to begin anew, if there is one; whoever runs it is told."""
         found = await self._database.run(OVERTAKEN, the_session=session_id)
         turn_id: str | None = found[0][0] if found else None
-        if turn_id is not None and not self._database.is_sqlite:
-            async with self._database.write() as connection:
-                await self._notices.post(connection, f"{turn_id} {ANEW}")
+        if turn_id is not None:
+            await self._notices.tell(f"{turn_id} {ANEW}")
         return turn_id
 
     async def hold(self, turn: Turn) -> None:
@@ -186,9 +185,7 @@ class Turns:
         """
         await self._write(turn, _HANDED_BACK, usage=turn.meter.to_json() or None, said=said or None)
         tracing.ended("handed back")
-        if not self._database.is_sqlite:
-            async with self._database.write() as connection:
-                await self.announce(connection)
+        await self._notices.tell(self._lease.worker)
 
     async def forgo(self, turn: Turn) -> None:
         """Let the turn be, which has been claimed since, by another worker or by this one: nobody had died, so that it
@@ -197,7 +194,7 @@ class Turns:
         Raises:
             StoreError: it counts.
         """
-        await self._database.run(_FORGONE, **self.fence(turn).values)
+        await self._database.run(FORGONE, **self.fence(turn).values)
 
     async def cancel(self, connection: AsyncConnection, session_id: str, reason: str) -> str | None:
         """Have the turn that is under way in a session ended, whoever runs it, as a part of the caller's transaction.
@@ -311,21 +308,25 @@ class Turns:
         }
         ids = [row.id for row in rows]
         await connection.execute(sa.update(turns).where(turns.c.id.in_(ids)).values(**taken))
-        await take_in(connection, ids)
+        damaged = set[str]()
+        for id_ in ids:
+            async with spared(connection, id_, damaged):
+                await take_in(connection, [id_])
         said = await said_to(connection, {row.origin for row in rows})
         whole = set(said)
         rows = await stood_in(connection, rows, said, self._locate)
+        damaged |= {row.id for row in rows if row.error == DAMAGED or row.origin not in whole}
         for row in rows:
             if row.state != "answered":
-                await reopen(connection, row.session, row.run or row.origin)
-        damaged = {row.id for row in rows if row.error == DAMAGED or row.origin not in whole}
+                async with spared(connection, row.id, damaged):
+                    await reopen(connection, row.session, row.run or row.origin)
         return [resumed(row, said[row.origin], is_damaged=row.id in damaged) for row in rows]
 
     async def _begin(self, connection: AsyncConnection, limit: int) -> list[Turn]:
         waiting = await batches(connection, limit)
         if not waiting:
             return []
-        next_ones = [(await self._next(connection, batch), batch) for batch in waiting]
+        next_ones = [(await next_turn(connection, batch, self.agents, self._locate), batch) for batch in waiting]
         begun = [(turn, batch) for turn, batch in next_ones if turn is not None]
         if not begun:
             return []
@@ -347,27 +348,6 @@ class Turns:
         await connection.execute(_TAKEN, taken)
         return [turn for turn, _ in begun]
 
-    async def _next(self, connection: AsyncConnection, batch: Sequence[sa.Row[Any]]) -> Turn | None:
-        """The turn that answers what waits, or says that it cannot be read, if it is known where to say that. What an
-        agent has begun or asked for, that one goes on with.
-        """
-        first, said = batch[0], tuple(message for row in batch if (message := readable(row.inbound)))
-        if is_damaged := not said:
-            if (message := await stand_in_for(connection, first, self._locate)) is None:
-                return None
-            said = (message,)
-        its = (first.session, first.generation, first.model, self.agents.answering(first.agent, said[-1].spots))
-        turn = replace(plain(Taken(new_id(), *its, said, first.accepted_at)), is_damaged=is_damaged)
-        if is_damaged or first.parent is None or (parent := await parent_of(connection, first)) is None:
-            return turn
-        if first.kind == "approval":
-            return replace(turn, kind="approval", run=await waiting_run(connection, parent), agent=parent.agent)
-        kind = await begin_again(connection, parent, first.kind)
-        said = (await said_to(connection, {parent.origin})).get(parent.origin, turn.messages)
-        chunks, agent = tuple(parent.chunks or ()), parent.agent if kind == "retry" else turn.agent
-        of_parent = {"origin": parent.origin, "run": parent.run, "messages": said, "chunks": chunks, "agent": agent}
-        return replace(turn, kind=kind, **of_parent)
-
 
 _ENDS_PLAINLY = turns.c.cancel.is_distinct_from(RESET) & turns.c.cancel.is_distinct_from(WITHDRAWN)
 
@@ -381,9 +361,6 @@ _HANDED_BACK = writes_own(
     state=sa.case((turns.c.state == "running", "queued"), else_=turns.c.state),
     owner=None,
     attempt=turns.c.attempt - 1,
-)
-_FORGONE = Statement(
-    lambda _dialect: sa.update(turns).where(WAS_OWN).values(attempt=turns.c.attempt - 1).returning(turns.c.id)
 )
 _ENDED: Mapping[Ended, Statement] = {
     state: writes_own(

@@ -12,6 +12,7 @@ from core.inbound import Inbound
 from core.sessions.reopening import reopen, rewind
 from core.states import UNDER_WAY
 from core.store.schema import approvals, inbox, sessions, turns
+from core.store.upsert import insert_of
 
 
 class _Asking(Protocol):
@@ -98,6 +99,17 @@ def row_of(inbound: Inbound, generation: Any) -> dict[str, Any]:
         "sent_at": inbound.sent_at,
         "accepted_at": time.time(),
     }
+
+
+async def note(connection: AsyncConnection, inbound: Inbound, outcome: str, *, kind: str = "message") -> bool:
+    """Keep a message without its words; whether it was not here before.
+
+    Args:
+        kind: of a command, its name.
+    """
+    values = {**row_of(inbound, generation_of(inbound)), "outcome": outcome, "kind": kind}
+    noted = insert_of(connection.dialect.name, inbox).values(values).on_conflict_do_nothing()
+    return (await connection.execute(noted.returning(inbox.c.id))).first() is not None
 
 
 async def is_known(connection: AsyncConnection, event_key: str) -> bool:

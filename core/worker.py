@@ -22,6 +22,9 @@ Answer = Callable[[Turn], Awaitable[None]]
 #: What a turn that is told to close has for its last word.
 CLOSING_SECONDS = 6.0
 
+#: Seconds before a turn that has failed here, and not ended, is taken up again here; each time twice as many, at most.
+PAUSE, LONGEST_PAUSE = 0.1, 30.0
+
 #: Seconds between the beginnings of two turns, at least. The first step of 200 turns in the same pass of the event loop
 #: would hold it for 40 ms, and the whole of each one's beginning takes longer than this anyway: where the process
 #: cannot keep up, each begins in a pass of its own, so that as many are at it as are done meanwhile.
@@ -78,10 +81,12 @@ class Worker:
         self._wake = asyncio.Event()
         self._runs = asyncio.Event()
         self._stopping = False
+        self._is_closing = False
         self._ended = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._beginning = asyncio.Lock()
         self._running: dict[str, _Run] = {}
+        self._paused: dict[str, tuple[Turn, asyncio.TimerHandle]] = {}  # turns that have failed here and not ended
         self._interrupted: dict[str, Turn] = {}  # turns that the database has interrupted: nobody has died of them
         self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
 
@@ -98,6 +103,8 @@ class Worker:
         """End a turn, if it runs here."""
         if run := self._running.get(turn_id):
             run.cancel(reason)
+        elif turn_id in self._paused:
+            self._go_on(turn_id)
         elif self._claiming.locked():
             self._ahead[turn_id] = reason
 
@@ -139,28 +146,45 @@ class Worker:
         self._stopping = True
         self._wake.set()
         until = clock.now() + grace
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until), self._claiming:  # what is being claimed runs as well
-                pass
+        await self._claimed(until)  # what is being claimed runs as well
         if running := list(self._running.values()):
             await asyncio.wait([run.task for run in running], timeout=max(0.0, until - clock.now()))
-            if late := [run for run in running if not run.task.done()]:
-                for run in late:
-                    run.cancel(SHUTDOWN)
-                await asyncio.wait([run.task for run in late], timeout=CLOSING_SECONDS)
-        if self._running:
-            left = ", ".join(self._running)
-            log.error("not handed back in time, and left to whoever works next: the turns %s", left)
+        self._is_closing = True
+        closed = clock.now() + CLOSING_SECONDS
+        if late := list(self._running.values()):
+            for run in late:
+                run.cancel(SHUTDOWN)
+            await asyncio.wait([run.task for run in late], timeout=CLOSING_SECONDS)
+        await self._claimed(closed)
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(closed):
+                for turn, pause in [*self._paused.values()]:
+                    pause.cancel()
+                    await self._hand_back(turn)
+                    del self._paused[turn.id]
+        if left := [*self._running, *self._paused]:
+            log.error("not handed back in time, and left to whoever works next: the turns %s", ", ".join(left))
         self._ended.set()
+
+    async def _claimed(self, until: float) -> None:
+        """Wait, until then (the loop's time), for what is being claimed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until), self._claiming:
+                pass
 
     async def _claim(self) -> None:
         async with self._claiming:
             while not self._stopping and (free := self._limit - len(self._running)) > 0:
-                interrupted = list(self._interrupted)
-                claimed = await self._turns.claim(free, running=list(self._running))
-                if claimed and self._resting is not None:
+                interrupted = self._interrupted.keys() - self._paused.keys()
+                taken = await self._turns.claim(free, running=[*self._running, *self._paused])
+                if taken and self._resting is not None:
                     self._resting.cancel()
-                for turn in [await self._as_it_counts(turn) for turn in claimed]:
+                claimed = [await self._as_it_counts(turn) for turn in taken]
+                if self._is_closing:
+                    for turn in claimed:
+                        await self._hand_back(turn)
+                    return
+                for turn in claimed:
                     task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
                     run = self._running[turn.id] = _Run(turn, task)
                     self._runs.set()
@@ -217,12 +241,21 @@ class Worker:
             log.error("turn %s failed: %s", turn.id, traced(error))
             if isinstance(error, StoreError) and error.retryable:
                 self._interrupted[turn.id] = turn
+            seconds = min(LONGEST_PAUSE, PAUSE * 2 ** min(turn.claim - 1, 10))
+            pause = asyncio.get_running_loop().call_later(seconds, self._go_on, turn.id)
+            self._paused[turn.id] = turn, pause
         finally:
             del self._running[turn.id]
             self._wake.set()  # its session is free
             if not self._running:
                 self._runs.clear()
                 self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
+
+    def _go_on(self, turn_id: str) -> None:
+        """Have a turn be taken up again that has failed here, if it has not ended."""
+        _, pause = self._paused.pop(turn_id)
+        pause.cancel()
+        self._wake.set()
 
     async def _may_begin(self) -> None:
         """Wait until those that were claimed before have begun. A turn that is cancelled meanwhile hears of it at its
@@ -235,6 +268,14 @@ class Worker:
                 task.cancel(*stop.args)
         else:
             asyncio.get_running_loop().call_later(SPACING, self._beginning.release)
+
+    async def _hand_back(self, turn: Turn) -> None:
+        """Leave a turn to whoever works next that is not to be begun here any more."""
+        try:
+            with suppress(TurnLostError):  # or it has ended
+                await self._turns.hand_back(turn, turn.said)
+        except StoreError as error:
+            log.error("turn %s is not handed back, and left to whoever works next: %s", turn.id, traced(error))
 
     async def _forgo(self, turn: Turn) -> None:
         try:

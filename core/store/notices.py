@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.errors import StoreError
 from core.secrets import traced
 from core.store.database import Database
 
@@ -35,6 +36,16 @@ class Notices:
         """Tell all processes, this one included, when the transaction is committed."""
         if not self._database.is_sqlite:
             await connection.execute(sa.select(sa.func.pg_notify(CHANNEL, text)))
+
+    async def tell(self, text: str) -> None:
+        """Tell all processes, this one included, now; or nobody, if it cannot be told."""
+        if self._database.is_sqlite:
+            return
+        try:
+            async with self._database.write() as connection:
+                await self.post(connection, text)
+        except StoreError as error:
+            log.warning("the other processes have to look by themselves: %s", traced(error))
 
     async def hear(self, heard: Callable[[str], None]) -> None:
         """Call `heard` with each text; with an empty one, whenever some may have been missed. Until cancelled."""

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from pydantic import SecretStr
 
 from bot import app, health
@@ -14,13 +15,17 @@ from bot.health import Health
 from bot.settings import Settings
 from channels import gaps
 from channels.channel import Channel
+from channels.discord import channel as discord_channel
 from channels.discord import gateway
 from channels.discord.channel import DiscordChannel
 from channels.slack import proof, socket
 from channels.slack.channel import SlackChannel
+from core import leadership
 from core.errors import DeafError, StoreError
 from core.store.database import Database
 from core.store.migrate import migrate
+from core.store.schema import channels, workers
+from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.channels.discord import conftest as discord
 from tests.channels.discord.conftest import nothing_stays_and_nobody_waits
@@ -182,3 +187,25 @@ async def test_the_program_ends_when_it_stays_deaf(tmp_path: Path, monkeypatch: 
         with pytest.raises(DeafError):
             await asyncio.wait_for(running, 30)
         await sandbox.wait_for(lambda: not sandbox.connected)
+
+
+async def test_who_is_to_hear_discord_next_and_cannot_ends_with_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leadership, "LOOK", 0.05)
+    monkeypatch.setattr(leadership, "REST", 0.2)
+    monkeypatch.setattr(discord_channel, "CONNECT_TIMEOUT", 0.5)
+    async with DiscordSandbox() as server, discord.running(server, tmp_path, discord.echo, connect=False) as bot:
+        async with bot.database.write() as connection:
+            await connection.execute(sa.insert(workers).values(id="other", lease=float("inf"), live={}))
+            await connection.execute(sa.insert(channels).values(name="discord", leader="other"))
+        await bot.channel.start()
+        found = Health(patience=0.3, limit=1.0)
+        watching = asyncio.create_task(found.watch([bot.channel], bot.database))
+        await until(lambda: found.is_ready)
+        server.faults.refuse_handshakes(100_000)
+        async with bot.database.write() as connection:
+            await connection.execute(sa.delete(workers).where(workers.c.id == "other"))
+        await until(lambda: not found.is_ready)
+        with pytest.raises(DeafError):
+            await asyncio.wait_for(watching, 10)

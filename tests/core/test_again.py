@@ -3,7 +3,7 @@
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
@@ -183,12 +183,24 @@ async def test_what_was_sent_before_and_comes_late_leaves_both_answered(
     assert await told(database) == ["late", "about late", "one"]
 
 
+async def test_a_retry_that_was_wanted_of_a_turn_that_came_to_its_answer_after_all_is_none(
+    inbox: Inbox, turns: Turns
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+    await inbox.again(turn.id, author="ada", kind="retry")  # the apology stands, and its process dies
+    await turns.hand_back(turn)
+    (again,) = await turns.claim(10)
+    await done(turns, again)
+    assert await turns.claim(10) == []
+
+
 async def test_after_a_reset_nothing_is_answered_anew_and_what_waited_for_it_is_dropped(
     inbox: Inbox, turns: Turns, service: SessionService
 ) -> None:
     turn = await answered_turn(inbox, turns, service, "one")
     await asked(inbox, turn)
-    assert len(await inbox.reset(inbound("reset")) or ()) == 1
+    assert len(cast(list[Inbound], await inbox.reset(inbound("reset")))) == 1
     assert await inbox.again(turn.id, author="ada", kind="regenerate") is Refused.OVER
     assert await turns.claim(10) == []
 
@@ -202,7 +214,7 @@ async def test_a_reset_that_comes_late_drops_what_was_to_be_answered_anew_and_no
     reset, since = inbound("reset"), inbound("since")
     await asked(inbox, failed, "retry")
     await inbox.accept(since)
-    assert len(await inbox.reset(reset, is_late=True) or ()) == 1
+    assert len(cast(list[Inbound], await inbox.reset(reset, until=reset.sent_at))) == 1
     assert (await claimed(turns)).messages == (since,)
 
 

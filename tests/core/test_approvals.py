@@ -10,14 +10,14 @@ import sqlalchemy as sa
 
 from core.approvals import ASKER, OTHERS, Approval, Approvals, Verdict
 from core.asks import Ask
-from core.errors import TurnLostError
+from core.errors import SurfaceError, TurnLostError
 from core.inbox import Inbox
 from core.pruning import Pruning
 from core.store.schema import approvals as table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.turn import Turn
-from core.turns import Turns
+from core.turns import STOP, Turns
 from core.visitors import EVERYONE, Person
 from core.worker import Worker
 from tests.core.conftest import Faulty, never, worker_on
@@ -46,6 +46,17 @@ async def asking(inbox: Inbox, turns: Turns, approvals: Approvals, *asks: Ask) -
     await approvals.answered(turn, "text", {}, asks or (ask(),))
     await turns.end(turn, "done")
     return turn
+
+
+async def both_late(inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals) -> None:
+    """Two conversations, each with something that nobody has decided in time."""
+    for session in ("one", "two"):
+        await inbox.accept(inbound(author="ada", session=session))
+        (turn,) = await turns.claim(1)
+        await approvals.answered(turn, "text", {}, [ask()])
+        await turns.end(turn, "done")
+    async with database.write() as connection:
+        await connection.execute(sa.update(table).values(expires_at=1.0))
 
 
 async def count(database: Faulty, of: sa.Table) -> int:
@@ -138,6 +149,47 @@ async def test_a_worker_that_has_lost_the_turn_asks_for_nothing(
     with pytest.raises(TurnLostError):
         await approvals.answered(turn, "text", {}, [ask()])
     assert await count(database, table) == 0
+
+
+async def test_a_turn_that_was_stopped_meanwhile_asks_for_nothing(
+    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+) -> None:
+    await inbox.accept(inbound(author="ada"))
+    (turn,) = await turns.claim(1)
+    async with database.write() as connection:
+        await turns.cancel(connection, turn.session_id, STOP)
+    assert await approvals.answered(turn, "text", {}, [ask()]) == []
+    await turns.end(turn, "cancelled", error=STOP)
+    assert await count(database, table) == 0
+
+
+async def test_of_what_is_late_one_that_cannot_be_read_is_denied_and_keeps_no_other_from_it(
+    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+) -> None:
+    await both_late(inbox, turns, database, approvals)
+    async with database.write() as connection:
+        await connection.exec_driver_sql("UPDATE approvals SET askers = '7' WHERE session = 'one'")
+    assert [approval.session_id for approval in await approvals.expire()] == ["two"]
+    assert await approvals.expire() == []
+
+
+async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
+    inbox: Inbox, turns: Turns, database: Faulty, approvals: Approvals
+) -> None:
+    await both_late(inbox, turns, database, approvals)
+    shown, both = list[str](), asyncio.Event()
+
+    async def show(approval: Approval) -> None:
+        shown.append(approval.session_id)
+        if len(shown) == 2:
+            both.set()
+        raise SurfaceError("the channel is archived")
+
+    watching = asyncio.create_task(approvals.watch(show))
+    await asyncio.wait_for(both.wait(), 5)
+    watching.cancel()
+    await asyncio.wait([watching])
+    assert sorted(shown) == ["one", "two"]
 
 
 async def test_a_decision_outlives_a_database_that_is_away(

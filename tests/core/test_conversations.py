@@ -98,13 +98,27 @@ async def test_of_one_person_it_is_stopped_what_he_has_asked_for(
     assert await conversations.stop("place:1", author="ada", until=turn.inbound.sent_at) == Halt(turn.id)
 
 
+async def test_a_turn_that_answers_something_said_after_the_stop_as_well_goes_on(
+    inbox: Inbox, turns: Turns, conversations: Conversations
+) -> None:
+    before, after = inbound("before"), inbound("after")
+    for message in (before, after):
+        await inbox.accept(message)
+    turn = await claimed(turns)
+    assert turn.messages == (before, after)
+    assert await conversations.stop("place:1", author="ada", until=before.sent_at) == Halt()
+    assert await conversations.stop("place:1", author="ada", until=after.sent_at) == Halt(turn.id)
+
+
 async def test_what_was_to_be_answered_once_more_and_was_stopped_may_be_asked_for_again(
     inbox: Inbox, turns: Turns, conversations: Conversations
 ) -> None:
     turn = await begun(inbox, turns)
     await turns.end(turn, "failed")
     await inbox.again(turn.id, author="ada", kind="retry")
-    assert len((await conversations.stop("place:1", author="ada")).dropped) == 1
+    halt = await conversations.stop("place:1", author="ada")
+    assert halt is not None
+    assert len(halt.dropped) == 1
     assert await turns.claim(10) == []
     await inbox.again(turn.id, author="ada", kind="retry")
     assert (await claimed(turns)).origin == turn.id

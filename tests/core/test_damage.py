@@ -1,8 +1,13 @@
 """A row of a turn or of a message that cannot be read stops nobody else's, and its own session is told."""
 
+import json
+from typing import Any
+
 import pytest
+import sqlalchemy as sa
 
 from core.inbox import Inbox
+from core.store.schema import messages
 from core.turns import Turns
 from tests.core.conftest import Faulty, done
 from tests.inbounds import inbound
@@ -25,9 +30,9 @@ def on_each(both: list[str], sqlite: list[str]) -> list[tuple[str, str]]:
     return [("sqlite", what) for what in (*both, *sqlite)] + [("postgres", what) for what in both]
 
 
-async def damage(database: Faulty, table: str, what: str, session: str) -> None:
+async def damage(database: Faulty, table: str, what: str, session: str, *, key: str = "session") -> None:
     async with database.write() as connection:
-        newest = f"SELECT max(id) FROM {table} WHERE session = '{session}'"
+        newest = f"SELECT max(id) FROM {table} WHERE {key} = '{session}'"
         await connection.exec_driver_sql(f"UPDATE {table} SET {what} WHERE id = ({newest})")
 
 
@@ -76,3 +81,79 @@ async def test_a_message_that_cannot_be_read_stops_no_other_and_is_told_where_mo
     for session in ("p:left", "p:new", "located:new"):
         await inbox.accept(inbound("next", session=session))
     assert await ended(turns) == [(session, "next", False) for session in ("p:left", "p:new", "located:new")]
+
+
+@pytest.mark.parametrize("what", ["chunks = '7'", "chunks = '[1]'"])
+async def test_what_is_tried_again_of_a_turn_that_cannot_be_read_stops_no_other(
+    inbox: Inbox, turns: Turns, database: Faulty, what: str
+) -> None:
+    await inbox.accept(inbound("left", session="p:left"))
+    (turn,) = await turns.claim(1)
+    await turns.end(turn, "failed")
+    await damage(database, "turns", what, "p:left")
+    await inbox.again(turn.id, author="ada", kind="retry")
+    await inbox.accept(inbound("other", session="p:other"))
+    assert sorted(await ended(turns)) == [("p:left", "left", True), ("p:other", "other", False)]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("column", ["model", "agent"])
+async def test_a_session_that_cannot_be_read_stops_no_other(
+    inbox: Inbox, turns: Turns, database: Faulty, column: str
+) -> None:
+    for session in ("p:left", "p:other"):
+        await inbox.accept(inbound("hello", session=session))
+    await damage(database, "sessions", f"{column} = CAST(X'ff' AS TEXT)", "p:left", key="id")
+    assert sorted(await ended(turns)) == [("p:left", "hello", False), ("p:other", "hello", False)]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_of_a_session_in_which_nothing_can_be_read_the_others_hear_nothing(
+    inbox: Inbox, turns: Turns, database: Faulty
+) -> None:
+    await inbox.accept(inbound("before", session="p:left"))
+    await ended(turns)
+    await inbox.accept(inbound("left", session="p:left"))
+    async with database.write() as connection:
+        await connection.exec_driver_sql("UPDATE inbox SET inbound = CAST(X'ff' AS TEXT)")
+    await inbox.accept(inbound("other", session="p:other"))
+    assert await ended(turns) == [("p:other", "other", False)]
+
+
+#: What a history can hold on either database that cannot be gone on with, and what else on SQLite.
+HISTORY = ["event = '{\"author\": '", "event = '7'", "author = 'x', event = NULL"]
+HISTORY_OF_SQLITE = [
+    "content = CAST(X'ff' AS TEXT)",
+    "event = CAST(X'ff' AS TEXT)",
+    "tool_calls = CAST(X'ff' AS TEXT)",
+    "author = X'ff', event = NULL",
+]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["left", "tried again"])
+@pytest.mark.parametrize(("database_url", "what"), on_each(HISTORY, HISTORY_OF_SQLITE), indirect=["database_url"])
+async def test_a_history_that_cannot_be_read_stops_no_other_when_a_run_is_to_go_on_with_it(
+    inbox: Inbox, turns: Turns, database: Faulty, what: str, again: bool
+) -> None:
+    await inbox.accept(inbound("left", session="p:left", author="ada"))
+    (turn,) = await turns.claim(1)
+    event = json.dumps({"author": "user", "invocationId": turn.id})
+    said = {"session": "p:left", "generation": 1, "invocation_id": turn.id, "tokens": 1, "created_at": 1.0}
+    async with database.write() as connection:
+        for role in ("user", "assistant"):
+            row: dict[str, Any] = {
+                "role": role,
+                "author": role,
+                "content": "x",
+                "tool_calls": [],
+                "event_id": role,
+                "event": event,
+            }
+            await connection.execute(sa.insert(messages).values(**said, **row))
+    await damage(database, "messages", what, "p:left")
+    if again:
+        await turns.end(turn, "failed")
+        await inbox.again(turn.id, author="ada", kind="retry")
+    await inbox.accept(inbound("other", session="p:other"))
+    told = {(session, text) for session, text, _ in await ended(turns)}
+    assert told == {("p:left", "left"), ("p:other", "other")}

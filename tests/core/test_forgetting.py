@@ -12,10 +12,11 @@ from google.genai import types
 
 from core.artifacts import Artifacts
 from core.feedback import Feedback
-from core.forgetting import Forgetting, Wish, wipe
+from core.forgetting import Forgetting, Survey, Wish, wipe
 from core.frames import frame, lines
 from core.inbox import Accepted, Inbox
 from core.metering import ModelCall
+from core.places import Places
 from core.prices import Prices
 from core.pruning import DAY
 from core.retention import Retention
@@ -29,6 +30,7 @@ from core.store.schema import approvals, memories, messages, metadata, sessions,
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tokens import TokenCounter
+from core.turn import Turn
 from core.turns import Turns
 from tests.core.conftest import Faulty
 from tests.core.sessions.speech import answered, called, replied
@@ -274,6 +276,79 @@ async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(off
     ]
     await retention.sweep()  # which finds nothing to do
     assert waiting in runs
+
+
+@pytest.mark.parametrize("meanwhile", ["somebody speaks", "what was said long ago is delivered", "a turn runs"])
+async def test_a_conversation_that_was_old_and_is_spoken_in_meanwhile_stays_and_is_answered(
+    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    await office.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
+    at = time.time() - 40 * DAY if meanwhile == "what was said long ago is delivered" else time.time()
+    message = inbound("and now?", session=ALONE, author="U0GRACE", sent_at=at)
+    if meanwhile == "a turn runs":  # which has begun long ago
+        await office.inbox.accept(message)
+        (turn,) = await office.turns.claim(1)
+    async with database.write() as connection:
+        await _age(connection, days=40)
+    survey = Forgetting.survey
+
+    async def surveyed(self: Forgetting, wish: Wish) -> Survey:
+        found = await survey(self, wish)
+        assert found.whole == (ALONE,)
+        if meanwhile != "a turn runs":
+            await office.inbox.accept(message)
+        return found
+
+    monkeypatch.setattr(Forgetting, "survey", surveyed)
+    await Retention(database, PRICES, days=30).sweep()
+    if meanwhile != "a turn runs":
+        (turn,) = await office.turns.claim(1)
+    assert turn.messages == (message,)
+    assert await office.turns.running() == {turn.id: None}
+    assert await office.holds("harmless teapot") != []
+
+
+async def test_what_was_said_since_a_conversation_became_old_is_not_taken_for_said_before_its_end(
+    office: Office, database: Faulty
+) -> None:
+    await office.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
+    async with database.write() as connection:
+        await _age(connection, days=40)
+    missed = time.time() - 60  # while no process ran
+    await Retention(database, PRICES, days=30).sweep()
+    assert await office.holds("harmless teapot") == []
+    over = await Places(database).started_over_at([ALONE])
+    assert missed - 31 * DAY < over[ALONE] < missed - 29 * DAY
+
+
+@pytest.mark.parametrize("begins", [False, True], ids=["waits", "is being answered"])
+async def test_what_is_said_while_a_conversation_is_deleted_is_answered_in_one_that_begins_anew(
+    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch, begins: bool
+) -> None:
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    await office.inbox.accept(inbound("my vermilion umbrella?", session=ALONE, author="U0ZOFIA"))
+    (running,) = await office.turns.claim(1)
+    await office.inbox.accept(inbound("vermilion umbrella!", session=ALONE, author="U0ZOFIA"))
+    begun, rest = list[Turn](), Forgetting._rest
+
+    async def meanwhile(self: Forgetting, session: str, *which: Any) -> None:
+        await office.inbox.accept(inbound("meanwhile", session=ALONE, author="U0GRACE"))
+        assert await office.turns.running() == {running.id: "reset"}
+        await office.turns.end(running, "cancelled", error="reset")
+        if begins:
+            begun.extend(await office.turns.claim(1))
+            await office.inbox.accept(inbound("behind it", session=ALONE, author="U0GRACE"))
+        await rest(self, session, *which)
+
+    monkeypatch.setattr(Forgetting, "_rest", meanwhile)
+    await Forgetting(database, PRICES).forget(Wish(session=ALONE))
+    assert await office.holds("vermilion umbrella") == []
+    for turn in begun:
+        assert await office.turns.running() == {turn.id: None}
+        await office.turns.end(turn, "failed")
+    (turn,) = await office.turns.claim(10)
+    said = [message.text for one in (*begun, turn) for message in one.messages]
+    assert said == (["meanwhile", "behind it"] if begins else ["meanwhile"])
 
 
 async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Office, database: Faulty) -> None:

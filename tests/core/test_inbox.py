@@ -2,7 +2,7 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
@@ -13,9 +13,11 @@ from core.again import Refused
 from core.errors import StoreError
 from core.inbound import Attachment, Inbound
 from core.inbox import Accepted, Inbox
+from core.sessions.adoption import adopt
 from core.sessions.lives import ensure_session
 from core.store.database import Database
 from core.store.schema import inbox as table
+from core.store.schema import sessions
 from core.store.schema import turns as turns_table
 from core.turn import Turn
 from core.turns import RESET, Turns
@@ -64,6 +66,33 @@ async def test_a_message_whose_transaction_met_another_ones_is_kept_all_the_same
     assert len(await rows(database)) == 1
 
 
+@pytest.mark.parametrize("becomes", ["adopted", "deleted"])
+async def test_a_message_is_kept_whose_session_is_adopted_or_deleted_just_then(
+    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch, becomes: str
+) -> None:
+    run, message, statements = database.run, inbound(), 0
+
+    async def meanwhile(*of: Any, **values: Any) -> Any:
+        nonlocal statements
+        statements += 1
+        if statements == 2:  # the agent of before has it begin
+            async with database.write() as connection:
+                it = {"app": "the one before", "user_id": message.place, "session_id": message.session_id}
+                await ensure_session(connection, **it)
+        found = await run(*of, **values)
+        if statements == 3 and becomes == "adopted":
+            await adopt(database, turns.agents)
+        elif statements == 3:
+            async with database.write() as connection:
+                await connection.execute(sa.delete(sessions).where(sessions.c.id == message.session_id))
+        return found
+
+    monkeypatch.setattr(database, "run", meanwhile)
+    assert await inbox.accept(message) is Accepted.NEXT
+    assert await inbox.accept(message) is Accepted.KNOWN
+    assert [turn.inbound for turn in await turns.claim(10)] == [message]
+
+
 async def test_a_message_that_cannot_be_kept_is_not_accepted(inbox: Inbox, database: Database) -> None:
     async with database.write() as connection:
         await connection.execute(sa.text("DROP TABLE inbox"))
@@ -92,7 +121,7 @@ async def test_a_command_is_noted_once_without_its_words_and_begins_no_conversat
     inbox: Inbox, turns: Turns, database: Database
 ) -> None:
     command = inbound("status")
-    noted = await asyncio.gather(*(inbox.note(command) for _ in range(10)))
+    noted = await asyncio.gather(*(inbox.note(command, "status") for _ in range(10)))
     assert sorted(noted) == [False] * 9 + [True]
     ((row),) = await rows(database)
     assert (row.event_key, row.inbound, row.outcome) == (command.event_key, None, "command")
@@ -153,7 +182,7 @@ async def test_a_reset_that_is_found_late_drops_what_was_said_before_it_and_noth
     (running,) = await turns.claim(10)
     await inbox.accept(after)
     await inbox.accept(before)
-    assert await inbox.reset(reset, is_late=True) == [before]
+    assert await inbox.reset(reset, until=reset.sent_at) == [before]
     assert await turns.running() == {running.id: RESET}
     await turns.end(running, "cancelled")
     (turn,) = await turns.claim(10)
@@ -167,8 +196,8 @@ async def test_a_reset_that_is_found_when_what_was_said_after_it_has_a_turn_ends
     await inbox.accept(after)
     (running,) = await turns.claim(10)
     await inbox.accept(next_one)
-    for _ in range(2):
-        assert await inbox.reset(reset, is_late=True) is None
+    for became in (Refused.NEWER, None):
+        assert await inbox.reset(reset, until=reset.sent_at) is became
     assert RESET not in (await turns.running()).values()
     await done(turns, running)
     (turn,) = await turns.claim(10)
@@ -263,5 +292,5 @@ async def test_what_is_done_forgotten_or_unknown_is_not_tried_again(inbox: Inbox
 async def test_a_reset_drops_a_retry_that_waits(inbox: Inbox, turns: Turns) -> None:
     failed = await failed_turn(inbox, turns)
     await retried(inbox, failed)
-    assert len(await inbox.reset(inbound("reset")) or ()) == 1
+    assert len(cast(list[Inbound], await inbox.reset(inbound("reset")))) == 1
     assert await turns.claim(10) == []

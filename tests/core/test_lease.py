@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.agents import Agents
-from core.errors import TurnLostError
+from core.errors import StoreError, TurnLostError
 from core.inbox import Inbox
 from core.leadership import Leadership
 from core.lease import Lease
@@ -51,6 +53,23 @@ async def test_a_lease_is_lengthened_all_the_while(shared: Faulty) -> None:
     keeping = asyncio.create_task(living.keep())
     await asyncio.sleep(2 * SECONDS)
     assert not await is_gone(shared, judge, living.worker)
+    keeping.cancel()
+    await asyncio.wait([keeping])
+
+
+async def test_a_lease_that_is_not_written_is_not_lengthened(shared: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease, write = await taken(shared), shared.write
+
+    @asynccontextmanager
+    async def rolled_back() -> AsyncIterator[AsyncConnection]:
+        async with write() as connection:
+            yield connection
+            raise StoreError("it could not be committed")
+
+    monkeypatch.setattr(shared, "write", rolled_back)
+    keeping = asyncio.create_task(lease.keep())
+    await asyncio.sleep(1.5 * SECONDS)
+    assert not lease.holds
     keeping.cancel()
     await asyncio.wait([keeping])
 
@@ -113,8 +132,7 @@ async def test_who_comes_back_sees_whether_a_turn_is_his_still_though_he_has_a_l
     await slow.hold(turn)
     await asyncio.sleep(SECONDS)
     assert await other.claim(1)
-    async with shared.write() as connection:
-        await slow._lease._write(connection)
+    await slow._lease.take()
     assert slow._lease.holds
     with pytest.raises(TurnLostError):
         await slow.hold(turn)

@@ -56,7 +56,7 @@ async def test_no_worker_lets_more_in_than_a_person_may_ask_for_and_nothing_that
 
 async def test_a_place_has_a_limit_that_its_people_share_and_commands_do_not_count(workers: Workers) -> None:
     inbox = workers(Rates(place=Rate(2, 60)))
-    assert await inbox.note(inbound(session="place:1"))
+    assert await inbox.note(inbound(session="place:1"), "status")
     assert await inbox.accept(inbound(session="place:1", author="ada")) is Accepted.NEXT
     assert await inbox.accept(inbound(session="place:2", author="grace")) is Accepted.NEXT
     assert isinstance(await inbox.accept(inbound(session="place:3", author="linus")), Limited)

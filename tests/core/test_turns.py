@@ -14,6 +14,7 @@ from core.errors import StoreError, TurnLostError
 from core.inbound import Inbound
 from core.inbox import Inbox
 from core.store.database import Database
+from core.store.notices import Notices
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.store.schema import workers
@@ -191,6 +192,20 @@ async def test_a_turn_that_was_handed_back_is_taken_up_at_once_and_was_not_tried
         replace(answered, is_resumed=True, text="the answer"),
     ]
     assert await column(database, turns_table.c.state) == ["running", "answered"]
+
+
+async def test_a_turn_is_handed_back_though_the_others_cannot_be_told(
+    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await inbox.accept(inbound())
+    (turn,) = await turns.claim(1)
+
+    async def unheard(*_of: Any) -> None:
+        raise StoreError("out of reach")
+
+    monkeypatch.setattr(Notices, "post", unheard)
+    await turns.hand_back(turn)
+    assert await column(database, turns_table.c.state) == ["queued"]
 
 
 async def test_only_a_worker_that_does_not_come_back_uses_up_an_attempt(

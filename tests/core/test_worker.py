@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,21 @@ class Bench:
         self.rests: list[list[str]] = []
         self.rested = asyncio.Event()
         self.most_at_once = 0
+        self.looks = 0
+        self.is_looking = False
         self.go_on = asyncio.Event()
         self.last_word: Callable[[], Awaitable[None]] | None = None
         self._changed = asyncio.Condition()
+        turns.claim = self._look  # type: ignore[method-assign]
+
+    async def _look(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+        self.is_looking = True
+        try:
+            return await Turns.claim(self.turns, limit, running=running)
+        finally:
+            self.is_looking = False
+            self.looks += 1
+            await self._tell()
 
     async def _answer(self, turn: Turn) -> None:
         self.begun.append(turn)
@@ -59,6 +72,12 @@ class Bench:
             await self.turns.end(turn, "failed")
             self.ended.append(turn.inbound.text)
             await self._tell()
+
+    async def is_handed_back(self) -> bool:
+        """Whether the one turn is anybody's, and was not tried."""
+        async with self.database.read() as connection:
+            row = (await connection.execute(sa.select(turns_table))).one()
+        return (row.state, row.owner, row.attempt) == ("queued", None, 0)
 
     def _rest(self) -> None:
         self.rests.append(list(self.ended))
@@ -309,11 +328,13 @@ async def test_a_stop_lets_what_runs_end_and_begins_nothing_more(tmp_path: Path)
     async with working(tmp_path) as bench:
         await bench.inbox.accept(inbound("first"))
         await bench.until(lambda: bench.begun)
+        looks = bench.looks
         await bench.inbox.accept(inbound("second"))
-        stopping = asyncio.create_task(bench.worker.stop(5))
-        await asyncio.sleep(0)
+        await bench.until(lambda: bench.looks > looks)
+        while bench.is_looking:  # what is being claimed when the stop comes runs as well
+            await bench.until(lambda: not bench.is_looking)
         bench.go_on.set()
-        await stopping
+        await bench.worker.stop(5)
         assert (bench.ended, bench.stops) == (["first"], [])
 
 
@@ -342,6 +363,97 @@ async def test_what_was_being_claimed_when_the_stop_came_is_waited_for(tmp_path:
         await claimed.wait()
         await bench.worker.stop(5)
         assert bench.ended == ["just claimed"]
+
+
+async def test_what_is_claimed_when_the_grace_of_a_stop_is_over_is_handed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, claimed, go_on = Turns.claim, asyncio.Event(), asyncio.Event()
+
+    async def slow(self: Turns, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+        if turns := await claim(self, limit, running=running):
+            claimed.set()
+            await go_on.wait()
+        return turns
+
+    monkeypatch.setattr(Turns, "claim", slow)
+    async with working(tmp_path) as bench:
+        await bench.inbox.accept(inbound("claimed late"))
+        await claimed.wait()
+        stopping = asyncio.create_task(bench.worker.stop(0.01))
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        go_on.set()
+        await stopping
+        assert bench.begun == []
+        assert await bench.is_handed_back()
+
+
+async def test_a_turn_that_rests_when_the_stop_comes_is_handed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 5.0)
+    async with working(tmp_path) as bench:
+        bench.go_on.set()
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "end", away)
+            await bench.inbox.accept(inbound("hello"))
+            await asyncio.wait_for(bench.rested.wait(), 5)
+        await bench.worker.stop(5)
+        assert await bench.is_handed_back()
+
+
+async def test_nothing_begins_behind_the_end_of_a_stop_whatever_the_claim_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgo, under_way, go_on = Turns.forgo, asyncio.Event(), asyncio.Event()
+
+    async def slow(self: Turns, turn: Turn) -> None:
+        under_way.set()
+        await go_on.wait()
+        await forgo(self, turn)
+
+    monkeypatch.setattr(Turns, "forgo", slow)
+    monkeypatch.setattr(worker, "PAUSE", 0.01)
+    async with working(tmp_path, poll=0.01) as bench:
+        bench.go_on.set()
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "end", away)
+            await bench.inbox.accept(inbound("hello"))
+            await asyncio.wait_for(under_way.wait(), 5)
+        stopping = asyncio.create_task(bench.worker.stop(0.01))
+        await asyncio.sleep(0.05)
+        go_on.set()
+        await stopping
+        assert len(bench.begun) == 1
+        async with bench.database.read() as connection:
+            assert (await connection.execute(sa.select(turns_table.c.owner))).scalars().all() == [None]
+
+
+async def away(*_of: Any, **_more: Any) -> None:
+    raise StoreError("out of reach")
+
+
+async def test_a_turn_that_fails_again_and_again_is_taken_up_after_longer_and_longer_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 0.02)
+
+    async def fails(self: Turns, *_of: Any, **_more: Any) -> None:
+        error = StoreError("a row that cannot be read")
+        error.retryable = False
+        raise error
+
+    end = Turns.end
+    monkeypatch.setattr(Turns, "end", fails)
+    async with working(tmp_path, poll=0.005) as bench:
+        bench.go_on.set()
+        await bench.inbox.accept(inbound("hello"))
+        await bench.until(lambda: len(bench.begun) == 5)
+        monkeypatch.setattr(Turns, "end", end)
+        await bench.until(lambda: bench.ended)
+        pauses = [then - now for now, then in pairwise(bench.began_at)]
+        assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.04, 0.08, 0.16), strict=False))
 
 
 async def test_what_another_worker_has_taken_is_ended_without_a_word_and_counts_as_begun_once(
