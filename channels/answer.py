@@ -4,18 +4,19 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from channels import words
-from channels.apologies import Apologies, cause_of, level, marked
+from channels.apologies import Apologies, cause_of, instead, level, marked, restarting
 from channels.asking import Asking
 from channels.astray import clearing
+from channels.at_work import Answer, AtWork
 from channels.attachments import ALLOWANCE, Allowance
 from channels.buttons import EXTRAS, Extra, button, growing, under_answer
-from channels.channel import Button, Channel, File, Priority
+from channels.calls import RefusedError
+from channels.channel import Button, Channel, Priority
 from channels.context import Context
 from channels.delays import Delays
 from channels.door import Door
@@ -28,7 +29,7 @@ from channels.words import Words
 from core import turns
 from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Latest
-from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError
+from core.errors import ParleyError, SessionResetError, StoreError, SurfaceError, TurnLostError, lasts
 from core.events import StreamEvent
 from core.inbound import Inbound, storable
 from core.receipt import Clerk
@@ -46,26 +47,8 @@ MOST_ATTEMPTS = 3
 #: What is said of a turn that is ended, by the reason.
 _LAST_WORDS = {turns.RESET: words.RESET_STOPPED, turns.STOP: words.STOPPED, turns.WITHDRAWN: words.WITHDRAWN}
 
-#: A whole answer, the files that come with it, and what people are asked for below it.
-_Answer = tuple[str, Sequence[File], Sequence[Approval]]
-
-
-@dataclass(slots=True)
-class _AtWork:
-    """What there is of a turn while it runs here.
-
-    Attributes:
-        reply: from when it grows.
-        clerk: from when its agent is asked.
-        is_revised: whether what it answers was edited meanwhile.
-        answer: from when it is kept.
-    """
-
-    delays: Delays
-    reply: Reply | None = None
-    clerk: Clerk | None = None
-    is_revised: bool = False
-    answer: _Answer | None = None
+#: With what a run is cancelled whose turn another one is to go on with.
+_HANDED_BACK = ((turns.SHUTDOWN,), (turns.ANEW,))
 
 
 class Answerer:
@@ -115,7 +98,7 @@ class Answerer:
         self._standing = Standing(
             runtime, conversations, approvals, seconds=time_limit, most_messages=most_messages, extras=extras
         )
-        self._at_work = dict[str, _AtWork]()  # by the ids of the turns
+        self._at_work = dict[str, AtWork]()  # by the ids of the turns
 
     async def answer(self, turn: Turn) -> None:
         """Run `turn` to its end; one that was begun before goes on with what stands. Cancelled, it still closes the
@@ -129,7 +112,7 @@ class Answerer:
         async def keep(ids: Sequence[str]) -> None:
             await self._turns.shown(turn, ids)
 
-        at_work = self._at_work[turn.id] = _AtWork(Delays(turn))
+        at_work = self._at_work[turn.id] = AtWork(Delays(turn))
         try:
             channel = self._channel(turn.inbound)
             surface = channel.surface(turn.inbound.address, turn_id=turn.origin)
@@ -161,9 +144,13 @@ class Answerer:
                 at_work.reply = reply
                 language.tell(partial(self._speak, turn, reply))
                 await self._in_reply(turn, reply, language)
-        except StoreError:
+        except asyncio.CancelledError as stop:
+            if at_work.reply is None and stop.args in _HANDED_BACK:
+                await self._turns.hand_back(turn, turn.said)
             raise
         except Exception as error:
+            if isinstance(error, StoreError) and (turn.attempt <= self._most_attempts or not lasts(error)):
+                raise
             log.error("turn %s: the reply cannot be shown: %s", turn.id, traced(error))
             await self._turns.end(turn, "failed", error=cause_of(error), receipt=self._receipt(turn))
         finally:
@@ -208,8 +195,7 @@ class Answerer:
 
     async def _while_it_runs(self, turn: Turn, say: Words) -> list[Button]:
         """The buttons under a reply that grows. What another worker knew of an edit is not lost with it."""
-        if turn.is_resumed and (latest := await self._conversations.latest(turn.id)) and latest.is_revised:
-            self._at_work[turn.id].is_revised = True
+        self._at_work[turn.id].is_revised = turn.is_resumed and await self._standing.is_revised(turn.id)
         return self._growing(turn, say)
 
     def _growing(self, turn: Turn, say: Words) -> list[Button]:
@@ -223,16 +209,22 @@ class Answerer:
 
     async def _in_reply(self, turn: Turn, reply: Reply, language: Language) -> None:
         try:
-            if turn.text is not None:
-                files = await made(self._runtime, turn.session_id, turn.origin)
-                self._at_work[turn.id].answer = turn.text, files, await self._approvals.asked(turn.id)
+            unread = await self._recall(turn, turn.text) if turn.text is not None else None
             if turn.cancel is not None:
                 await language.known()
                 reply.replace(turn.text or turn.said)
                 await self._cancelled(turn, reply, turn.cancel)
+            elif turn.text is not None and turn.attempt > self._most_attempts:
+                await language.known()
+                await instead(reply, turn.id, turn.text, (), words.TRIED)
+                await self._turns.end(turn, "failed", error=f"{self._most_attempts} workers did not live to show it")
             elif (answer := self._at_work[turn.id].answer) is not None:
                 await language.known()
                 await self._show(turn, reply, answer)
+            elif unread is not None:
+                await language.known()
+                reply.replace(turn.text or "")
+                await self._fail(turn, reply, unread)
             elif isinstance(admitted := self._admitted(turn), Turn):
                 await self._run(admitted, reply, language)
             else:
@@ -241,11 +233,24 @@ class Answerer:
         except asyncio.CancelledError as stop:
             await self._cancelled(turn, reply, str(stop.args[0]) if stop.args else turns.LOST)
             raise
+        except RefusedError:
+            _, files, _ = self._at_work[turn.id].answer or ("", (), ())
+            await instead(reply, turn.id, reply.said, files)
+            raise
+
+    async def _recall(self, turn: Turn, text: str) -> Exception | None:
+        """Have all of an answer that is kept be there to be shown; or why it never can be."""
+        try:
+            files = await made(self._runtime, turn.session_id, turn.origin)
+            self._at_work[turn.id].answer = text, files, await self._approvals.asked(turn.id)
+        except Exception as error:
+            if not lasts(error):
+                raise
+            return error
+        return None
 
     def _admitted(self, turn: Turn) -> Turn | tuple[str, Ended, str]:
-        """The turn that is to be run, of those who may speak; or how one ends that cannot be run: the word for who
-        asked, the state and the cause.
-        """
+        """The turn as it is to be run; or how one that cannot be ends: what who asked is told, the state, the cause."""
         if turn.kind == "approval" and turn.run is None:
             return words.FORGOTTEN, "cancelled", "nothing waits for it any more"
         if turn.kind == "approval" and self._others and turn.agent not in self._others:
@@ -280,9 +285,7 @@ class Answerer:
         except (SurfaceError, TurnLostError):
             raise
         except Exception as error:
-            log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
-            sentence = await self._apologies.why(error, turn, reply.say)
-            return await self._close(turn, reply, sentence, "failed", cause_of(error))
+            return await self._fail(turn, reply, error)
         if asked is None:
             return await self._cancelled(turn, reply, turns.ANEW)
         return await self._show(turn, reply, (text, files, asked))
@@ -294,7 +297,7 @@ class Answerer:
         try:
             return await asyncio.shield(saying)
         except asyncio.CancelledError as stop:
-            if stop.args in ((turns.SHUTDOWN,), (turns.ANEW,)):
+            if stop.args in _HANDED_BACK:
                 await tools.rest()
             raise
         finally:
@@ -340,8 +343,7 @@ class Answerer:
         raise ParleyError("the run ended without an outcome")
 
     def _channel(self, inbound: Inbound) -> Channel:
-        channel = self._channels.get(inbound.channel)
-        if channel is None:
+        if (channel := self._channels.get(inbound.channel)) is None:
             raise SurfaceError(f"the channel {inbound.channel} is not set up")
         return channel
 
@@ -354,21 +356,20 @@ class Answerer:
                 await self._close(turn, reply, _LAST_WORDS[reason], "cancelled", reason)
             case turns.SHUTDOWN:
                 if not reply.is_closed:  # what is kept is shown by the next one
-                    controls = self._growing(turn, reply.say)
-                    try:
-                        await reply.close(reply.said.rstrip(), ending=reply.say(words.RESTARTING), controls=controls)
-                    except SurfaceError as error:
-                        log.warning("turn %s: its reply does not say that it is handed back: %s", turn.id, error)
+                    await restarting(reply, turn.id, self._growing(turn, reply.say))
                 await reply.leave()
                 await self._turns.hand_back(turn, reply.said.rstrip())
             case turns.ANEW:
                 await reply.leave()  # whoever goes on with it finds all that this one has shown
                 await self._turns.hand_back(turn)
 
+    async def _fail(self, turn: Turn, reply: Reply, error: Exception) -> None:
+        log.log(level(error), "turn %s failed: %s", turn.id, traced(error))
+        sentence = await self._apologies.why(error, turn, reply.say)
+        await self._close(turn, reply, sentence, "failed", cause_of(error))
+
     async def _close(self, turn: Turn, reply: Reply, sentence: str, state: Ended, cause: str) -> None:
-        """End the reply with a sentence below what was said so far. What failed can be tried again, and what was
-        stopped be answered after all.
-        """
+        """End the reply with a sentence below what was said; what failed or was stopped can be answered after all."""
         said, say = reply.said.rstrip(), reply.say
         if state == "failed":
             controls = [button("retry", turn.id, say)]
@@ -378,7 +379,7 @@ class Answerer:
             await reply.close(said, ending=say(sentence), controls=controls)
         await self._turns.end(turn, state, error=cause, receipt=self._receipt(turn))
 
-    async def _show(self, turn: Turn, reply: Reply, answer: _Answer) -> None:
+    async def _show(self, turn: Turn, reply: Reply, answer: Answer) -> None:
         """Show the final text, and below it, each in a message of its own, what people are asked for."""
         text, files, asked = self._at_work[turn.id].answer = answer
         controls = self._under(turn, reply.say, frozenset() if asked else self._extras)

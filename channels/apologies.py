@@ -1,15 +1,25 @@
 """What the bot says of an answer in its own name: why there is none, and which model has taken another's place."""
 
+import asyncio
 import logging
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import date, timedelta
 
 from channels import words
+from channels.buttons import button
+from channels.channel import Button, File, Priority
+from channels.reply import FILE_NAME, Reply
 from channels.words import Words
-from core.errors import CapError, ParleyError
+from core.errors import CapError, ParleyError, StoreError, SurfaceError
 from core.metering import ModelCall
 from core.spending import Spending
 from core.turn import Turn
+
+log = logging.getLogger(__name__)
+
+#: Seconds that the word has that a turn is handed back: it is handed back without it, too.
+WORD_SECONDS = 3.0
 
 
 class Apologies:
@@ -38,6 +48,27 @@ class Apologies:
             return say(words.CAP_OPERATOR)
         names = await self._spending.names([f"{platform}:{id_}" for id_ in self._admins])
         return ", ".join(sorted(names.values())) or say(words.CAP_ADMINS)
+
+
+async def instead(reply: Reply, turn_id: str, said: str, files: Sequence[File], sentence: str = words.NOT_HAD) -> None:
+    """Say in the place of a reply why its text is not shown there: the platform refuses it, unless a `sentence` tells
+    else. The text comes as a file, before `files`. If that is refused, too, what stands stays.
+    """
+    said = said.strip()
+    text = [File(FILE_NAME, said.encode())] if said else []
+    ending = reply.say.apology(sentence if said else SurfaceError.public, turn_id)
+    with suppress(SurfaceError):
+        retry = [button("retry", turn_id, reply.say)]
+        await reply.close("", Priority.ERROR, ending=ending, controls=retry, files=[*text, *files])
+
+
+async def restarting(reply: Reply, turn_id: str, controls: Sequence[Button]) -> None:
+    """Say below a reply that it is handed back, if that can be said soon."""
+    try:
+        async with asyncio.timeout(WORD_SECONDS):
+            await reply.close(reply.said.rstrip(), ending=reply.say(words.RESTARTING), controls=list(controls))
+    except (StoreError, SurfaceError, TimeoutError) as error:
+        log.warning("turn %s: its reply does not say that it is handed back: %s", turn_id, error)
 
 
 def level(error: Exception) -> int:

@@ -10,6 +10,7 @@ from core.conversations import Conversations
 from core.errors import StoreError, SurfaceError
 from core.secrets import traced
 from core.states import ENDED
+from core.turns import LOST
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +30,22 @@ async def clearing(conversations: Conversations, turn_id: str, surface: Surface)
         yield astray
     finally:
         if astray:
+            clear = asyncio.create_task(_clear(conversations, turn_id, surface, astray), name=f"astray of {turn_id}")
             try:
-                await _clear(conversations, turn_id, surface, astray)
+                await _whole(clear)
             except (StoreError, SurfaceError) as error:
                 log.warning("turn %s: what was posted beside its reply may stay: %s", turn_id, traced(error))
+
+
+async def _whole(clear: asyncio.Task[None]) -> None:
+    """Wait for its end; that the turn is another worker's, which is told to who runs it here, does not end it."""
+    try:
+        await asyncio.shield(clear)
+    except asyncio.CancelledError as stop:
+        if stop.args != (LOST,):
+            clear.cancel()
+        await asyncio.wait([clear])
+        clear.result()
 
 
 async def _clear(conversations: Conversations, turn_id: str, surface: Surface, astray: list[str]) -> None:

@@ -4,7 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from math import inf
 from typing import Any, Literal, Protocol, get_args
@@ -17,6 +17,7 @@ from channels.tools import plain
 from channels.usage import usage
 from channels.why import told, turn_in
 from channels.words import Words
+from core.again import Refused
 from core.errors import StoreError
 from core.export import Form
 from core.inbound import Inbound
@@ -63,6 +64,9 @@ MOST_EXPORTED = 8 * 2**20
 #: Those that go by something behind them.
 _WITH_ARGUMENT: frozenset[Name] = WITH_NAME | {"why"}
 
+#: Those that end what was asked for.
+ENDING: frozenset[Name] = frozenset({"stop", "reset"})
+
 #: Those whose answer is for who asks alone, and what is said where all see it. In a message they are commands only with
 #: a sign before them, since they are words that people say, and the answer there is no more than how to ask.
 PRIVATE: Mapping[Name, str] = {"why": words.WHY_PRIVATELY, "usage": words.USAGE_PRIVATELY}
@@ -94,8 +98,7 @@ class Asker:
         event_key: the same for each delivery of the same command: see `Inbound`.
         locale: as the platform names it; empty if it does not.
         sent_at: in seconds since the epoch.
-        is_late: see `Call`.
-        until: what was said after it (seconds since the epoch) is not meant to be stopped.
+        until: what was said after it (seconds since the epoch) is not meant to be stopped or forgotten.
         visitor: who he is to the door, and `spot` where.
     """
 
@@ -107,7 +110,6 @@ class Asker:
     event_key: str
     locale: str = ""
     sent_at: float = field(default_factory=time.time)
-    is_late: bool = False
     until: float = inf
     visitor: Visitor | None = None
     spot: Spot = NOWHERE
@@ -118,7 +120,7 @@ class Asker:
         return self.spot.names(self.channel)
 
     @classmethod
-    def of(cls, inbound: Inbound, locale: str, *, is_late: bool = False) -> "Asker":
+    def of(cls, inbound: Inbound, locale: str) -> "Asker":
         """Who has said it."""
         return cls(
             session_id=inbound.session_id,
@@ -129,17 +131,30 @@ class Asker:
             event_key=inbound.event_key,
             locale=locale,
             sent_at=inbound.sent_at,
-            is_late=is_late,
+            until=inbound.sent_at,
             visitor=inbound.visitor,
             spot=inbound.spot,
+        )
+
+    def message(self, session: str, text: str) -> Inbound:
+        """What he asks for, as if it had been said in a session."""
+        return Inbound(
+            event_key=self.event_key,
+            session_id=session,
+            place=self.place,
+            channel=self.channel,
+            address=self.address,
+            author=self.author,
+            text=text,
+            sent_at=self.sent_at,
         )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Asker":
         """Read what `asdict` made, and JSON kept."""
-        visitor = data["visitor"]
+        visitor, known = data["visitor"], {one.name for one in fields(cls)}  # another version may have kept more
         read = {"visitor": visitor and Visitor.from_json(visitor), "spot": Spot.from_json(data["spot"])}
-        return cls(**{**data, **read})
+        return cls(**{name: value for name, value in {**data, **read}.items() if name in known})
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +189,17 @@ class Commands:
         self._receipts = receipts
         self._run = run
 
-    async def run(self, name: Name, argument: str, asker: Asker) -> Said:
-        """Do what a command asks for; if the database cannot be reached, the answer says so."""
+    async def run(self, name: Name, argument: str, asker: Asker, *, comes_again: bool = False) -> Said:
+        """Do what a command asks for; if the database cannot be reached, the answer says so.
+
+        Raises:
+            StoreError: it cannot be reached, and the command `comes_again` when it can be.
+        """
         try:
             return await self.attempt(name, argument, asker)
         except StoreError as error:
+            if comes_again and error.retryable:
+                raise
             log.error("%s cannot be done: %s", name, traced(error))
             return Said(words.of(asker.locale).sorry(error.public))
 
@@ -252,7 +273,10 @@ class Commands:
         return asker.visitor is not None and self._desk.door.is_admin(asker.visitor)
 
     async def _stop(self, session: str, asker: Asker, say: Words) -> Said:
-        halt = await self._desk.conversations.stop(session, author=asker.author, until=asker.until)
+        asked = asker.message(session, "stop")
+        halt = await self._desk.conversations.stop(session, author=asker.author, until=asker.until, asked=asked)
+        if halt is None:
+            return Said(say(words.STOPPING), is_seen=True)
         self._take_back(halt.dropped)
         for turn_id in halt.undecided:
             for approval in await self._desk.approvals.asked(turn_id):
@@ -260,18 +284,11 @@ class Commands:
         return Said(say(words.STOPPING if halt else words.NOTHING_RUNS), is_seen=halt.turn_id is not None)
 
     async def _reset(self, session: str, asker: Asker, say: Words) -> Said:
-        inbound = Inbound(
-            event_key=asker.event_key,
-            session_id=session,
-            place=asker.place,
-            channel=asker.channel,
-            address=asker.address,
-            author=asker.author,
-            text="reset",
-            sent_at=asker.sent_at,
-        )
+        inbound = asker.message(session, "reset")
         asked = await self._desk.approvals.open(session_id=session)
-        dropped = await self._desk.inbox.reset(inbound, is_late=asker.is_late)
+        dropped = await self._desk.inbox.reset(inbound, until=asker.until)
+        if isinstance(dropped, Refused):
+            return Said(say(words.NOT_RESET))
         for approval in asked if dropped is not None else ():
             self._run(self._desk.reask(approval, is_void=True), name="request")
         self._take_back(dropped or ())

@@ -6,14 +6,15 @@ Until when all that was said has been heard is kept in the database, so that the
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from math import inf
 from weakref import WeakValueDictionary
 
 from channels.intake import Call
+from channels.missed import Missed, said_at, unheard
 from core import clock
 from core.abreast import abreast
 from core.errors import ParleyError, StoreError
@@ -48,7 +49,7 @@ KEEP_PAUSES = (*(0.1,) * 50, *(0.25,) * 40, *PAUSES)
 #: The most seconds for which a message that was just said waits for those that were said before it and not heard.
 BEHIND_SECONDS = 15.0
 
-#: How many messages that could not be kept are remembered; more of them are looked for.
+#: How many messages that could not be kept are remembered; more of them are looked for, unless nothing is.
 MOST_MISSED = 1_000
 
 #: Seconds between two notes of until when all has been heard.
@@ -111,10 +112,10 @@ class Gaps:
         self._look = look
         self._heard_at = heard_at
         self._holds = holds
-        self._missed: dict[str, Call] = {}
+        self._missed = Missed()
         self._since = inf  # the beginning of what is to be looked for
         self._looking_since = inf
-        self._kept = 0.0
+        self._kept: float | None = None  # until when all was heard, as it is noted
         self._opened = asyncio.Event()
         self._unkept = asyncio.Event()
         self._began = asyncio.Event()
@@ -130,8 +131,8 @@ class Gaps:
         """
         heard_at = await retried(lambda: self._places.heard_at(self._part), what=f"the gap of {self._part}")
         if heard_at is not None:
-            self._kept = heard_at
             self.open(heard_at)
+        self._kept = heard_at or 0.0
         works = (
             self._persist(self._take_missed, self._unkept, KEEP_PAUSES),
             self._persist(self._look_back, self._opened, PAUSES),
@@ -169,54 +170,66 @@ class Gaps:
         command waits for nothing that was not heard.
 
         Raises:
-            StoreError: it is not kept yet, and will be as soon as that can be done.
+            Exception: it is not kept yet, and will be as soon as that can be done.
         """
-        if call.command is None:
-            until = clock.now() + BEHIND_SECONDS
-            async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
-                await self._look_before({call.inbound.place}, until)
+        with self.seeing(said_at(call)), self._missed.holding(call):
+            if call.command is None:
+                until = clock.now() + BEHIND_SECONDS
+                async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
+                    await self._look_before({call.inbound.place}, until)
+                    await self._take_behind(call)
+            else:
                 await self._take_behind(call)
-        else:
-            await self._take_behind(call)
         if self._missed:  # the database is back
             self._unkept.set()
 
+    @contextmanager
+    def seeing(self, at: float) -> Iterator[None]:
+        """It is seen what there is to do about a message that was said then (seconds since the epoch), for as long as
+        this is entered. What is broken off is looked for.
+        """
+        with self._missed.seeing(at):
+            try:
+                yield
+            except asyncio.CancelledError:
+                self.open(at)
+                raise
+
     def missed(self, call: Call) -> None:
         """A message was heard and could not be kept: it is kept as soon as that can be done."""
-        if len(self._missed) < MOST_MISSED:
-            self._missed[call.inbound.event_key] = call
+        if len(self._missed) < MOST_MISSED or not self._bounds.hours:
+            self._missed.add(call)
             self._unkept.set()
         else:
-            self.open(call.inbound.sent_at)
+            self.open(said_at(call))
 
-    def _missed_before(self, call: Call) -> list[Call]:
-        """What was said before it in its session and could not be kept, in its order."""
-        inbound = call.inbound
-        here = (missed for missed in self._missed.values() if missed.inbound.session_id == inbound.session_id)
-        return sorted((missed for missed in here if _at(missed) < inbound.sent_at), key=_at)
+    def changed(self, event_key: str, text: str | None) -> None:
+        """A message was edited, or deleted (None): what is not kept yet of it is kept as it is now, or not at all."""
+        self._missed.change(event_key, text)
 
     async def _take_behind(self, call: Call) -> None:
         """Take it in, behind what was said before it in its session and could not be kept. What never can be kept holds
         it up no more.
 
         Raises:
-            StoreError: it is not kept yet, and will be as soon as that can be done.
+            Exception: it is not kept yet, and will be as soon as that can be done.
         """
         try:
-            for older in self._missed_before(call):
+            for older in self._missed.before(call):
                 try:
-                    await self._take_one(older)
-                except StoreError as error:
-                    if error.retryable:
+                    await self._take_one(replace(older, is_late=True))
+                except Exception as error:
+                    if older.holds_up and isinstance(error, StoreError) and error.retryable:
                         raise
             await self._take_one(call)
-        except StoreError:
+        except Exception:
             self.missed(call)
             raise
 
     async def _take_one(self, call: Call) -> None:
-        await self._take(call)
-        self._missed.pop(call.inbound.event_key, None)
+        if (now := self._missed.now(call)) is not None:
+            await self._take(now)
+        self._missed.drop(call)
 
     @property
     def _is_open(self) -> bool:
@@ -278,23 +291,23 @@ class Gaps:
         """Take in what could not be kept, in its order. What cannot be kept for now holds up what was said behind it in
         its session; what never can be, by its own fault, holds up nothing.
         """
-        places = {call.inbound.place for call in self._missed.values() if call.command is None}
+        places = {call.inbound.place for call in self._missed.calls if call.command is None}
         await self._look_before(places, clock.now() + BEHIND_SECONDS)
         failure: Exception | None = None
         held = set[str]()
-        for call in sorted(self._missed.values(), key=_at):
+        for call in self._missed.calls:
             inbound = call.inbound
             if inbound.session_id in held:
                 continue
             if inbound.sent_at < time.time() - max(1.0, self._bounds.hours) * 3600:
                 log.error("%s: a message is lost, as it could not be kept for too long", self._channel)
-                self._missed.pop(inbound.event_key, None)
+                self._missed.drop(call)
                 continue
             try:
                 await self._take_one(replace(call, is_late=True))
             except Exception as error:
                 failure = error
-                if isinstance(error, StoreError) and error.retryable:
+                if call.holds_up and isinstance(error, StoreError) and error.retryable:
                     await self._places.heard_at(self._part)  # which fails as well, if nothing can be kept for now
                     held.add(inbound.session_id)
         if failure is not None:
@@ -318,56 +331,33 @@ class Gaps:
             self._looking_since = inf
 
     async def _catch_up(self, since: float, *, only: str | None = None) -> int:
-        """Take in what was said since then and not heard.
+        """Take in what was said since then and not heard; how many messages.
 
         Args:
             only: the one place to look at.
-
-        Returns:
-            How many messages.
         """
         places = await self._places.served(self._channel, since=since - ALIVE, limit=MOST_PLACES)
         places = [place for place in places if self._covers(place.id) and only in (None, place.id)]
+        if only is not None and not places:
+            return 0
         alive = {session for place in places for session in place.sessions}
         begun = {place.id: place.begun_at for place in places}
         look, found = self._look(since), 0
 
         async def take_in(place: Place) -> None:
             nonlocal found
-            unheard = await self._unheard(await look(place), alive, begun)
-            more = max(0, found + len(unheard) - self._bounds.messages)
+            new = await unheard(self._places, await look(place), alive, begun)
+            more = max(0, found + len(new) - self._bounds.messages)
             if more:
                 log.warning("%s: %d messages more than are caught up with", self._channel, more)
-            newest = unheard[more:]
+            newest = new[more:]
             found += len(newest)
             for call in newest:
-                with suppress(StoreError):  # it is kept later
+                with suppress(Exception):  # it is kept later
                     await self._take_behind(replace(call, is_late=True))
 
         await abreast(take_in, places, AT_ONCE)
         return found
-
-    async def _unheard(self, calls: Sequence[Call], alive: set[str], begun: Mapping[str, float]) -> list[Call]:
-        """Those that are to be taken in, in the order in which they were said: neither known, nor said before the bot
-        spoke there, nor of a conversation that was started over since or has been silent for long.
-
-        Args:
-            alive: the conversations that are not silent; those in which the bot is called become so.
-            begun: since when the bot speaks in each place.
-        """
-        if not calls:
-            return []
-        known = await self._places.known(call.inbound.event_key for call in calls)
-        over = await self._places.started_over_at({call.inbound.session_id for call in calls})
-        unheard = []
-        for call in sorted(calls, key=_at):
-            inbound = call.inbound
-            if call.is_called:
-                alive.add(inbound.session_id)
-            after = max(over.get(inbound.session_id, 0.0), begun.get(inbound.place, inf))
-            if inbound.session_id in alive and inbound.event_key not in known and inbound.sent_at >= after:
-                unheard.append(call)
-        return unheard
 
     async def _keep_up(self) -> None:
         while True:
@@ -378,10 +368,9 @@ class Gaps:
             await asyncio.sleep(KEEP_SECONDS)
 
     async def _keep(self) -> None:
-        """Note until when all has been heard, unless that is noted already."""
-        missed = (call.inbound.sent_at for call in self._missed.values())
-        until = min(self._heard_at(), self._since, self._looking_since, *missed)
-        if until and until != self._kept:
+        """Note until when all has been heard, unless that is noted already, or it is not known from when on."""
+        until = min(self._heard_at(), self._since, self._looking_since, self._missed.since)
+        if self._kept is not None and until and until != self._kept:
             await self._places.keep_heard_at(self._part, until)
             self._kept = until
 
@@ -393,8 +382,3 @@ async def _failure(work: Callable[[], Awaitable[None]]) -> str:
     except Exception as error:
         return str(error) if isinstance(error, ParleyError) else traced(error)
     return ""
-
-
-def _at(call: Call) -> float:
-    """When it was said."""
-    return call.inbound.sent_at

@@ -6,7 +6,7 @@ Whatever way it comes, the door is asked first who does it.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from channels import words
 from channels.buttons import OfRequest, OfTurn, wished
 from channels.channel import Surface
-from channels.commands import PRIVATE, Asker, Commands, Name, Said, Ways, command_in
+from channels.commands import ENDING, PRIVATE, Asker, Commands, Name, Said, Ways, command_in
 from channels.desk import Desk
 from channels.door import Admission
 from channels.receipts import Receipts
@@ -48,6 +48,14 @@ _NOT_AGAIN: Mapping[Refused, str] = {
 }
 
 
+#: What is chosen for a conversation, and by which commands: the last one holds, whichever is heard first.
+_CHOICES: Mapping[Name, Collection[str]] = {
+    "mute": ("mute", "listen"),
+    "listen": ("mute", "listen"),
+    "agent": ("agent",),
+    "model": ("model",),
+}
+
 #: Seconds within which somebody can still call the bot by editing what he has said.
 MOMENT = 300.0
 
@@ -71,6 +79,11 @@ class Call:
     is_free: bool = False
     is_late: bool = False
     send_away: Callable[[str], Awaitable[None]] | None = None
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether what is said behind it waits for it."""
+        return self.command is None or self.command[0] in ENDING
 
     @property
     def command(self) -> tuple[Name, str] | None:
@@ -193,21 +206,24 @@ class Intake:
         return await self._desk.conversations.answers(inbound, follow=self._desk.follow)
 
     async def _do(self, name: Name, argument: str, call: Call) -> None:
-        """Do what a message asks for, once however often it is heard, and say there what came of it."""
+        """Do what a message asks for, and say there what came of it, once however often it is heard. It is noted when
+        it is done: what is broken off before is done when it comes again.
+        """
         inbound = call.inbound
-        asker = Asker.of(inbound, await words.told(self._locale(inbound)), is_late=call.is_late)
-        is_kept_by_itself = name == "reset" and await self._desk.inbox.is_session(inbound.session_id)
-        if not (is_kept_by_itself or await self._desk.inbox.note(inbound)):
+        asker = Asker.of(inbound, await words.told(self._locale(inbound)))
+        is_kept_by_itself = name in ENDING and await self._desk.inbox.is_session(inbound.session_id)
+        if not is_kept_by_itself and await self.knows(inbound):
             return
-        if name == "stop" and call.is_late:  # what runs now is something else
+        if call.is_late and await self._desk.inbox.is_outdone(inbound, among=_CHOICES.get(name, ())):
+            await self._desk.inbox.note(inbound, name)
             return
-        # what is noted is not done when it comes again: if it cannot be done, that is to be told now
-        do = self.commands.attempt if is_kept_by_itself else self.commands.run
         if name in PRIVATE:
             said = Said(words.of(asker.locale)(PRIVATE[name]))
         else:
-            said = await do(name, argument, asker)
-        if not said.is_seen:
+            comes_again = name in ENDING or name in _CHOICES
+            said = await self.commands.run(name, argument, asker, comes_again=comes_again)
+        is_first = is_kept_by_itself or await self._desk.inbox.note(inbound, name)
+        if is_first and not said.is_seen:
             self.run(self._surface(inbound).say(said.text, said.file), name=f"answer to {name}")
 
     async def edited(self, event_key: str, text: str, *, calls: bool = False) -> bool:

@@ -197,11 +197,12 @@ class Reply:
             SurfaceError: it cannot be shown.
         """
         await room()  # many may end at one moment
+        is_another = self.is_closed
         self._status, self._final, self._controls, self._files = "", priority, controls, list(files)
         self._end(text, ending)
         self._touch(is_urgent=True)
         assert self._writer is not None, "a reply is closed inside its `async with`"
-        if self._writer.done() and self._writer.exception() is None:  # it has had its last word, and this is another
+        if self._writer.done() and (is_another or self._writer.exception() is None):  # it has had its last word
             self._writer = asyncio.create_task(self._write(), name="reply")
         await asyncio.shield(self._writer)
 
@@ -348,7 +349,7 @@ class Reply:
         return not place.cancelled() and not self._is_abandoned
 
     def _plan(self, settled: int, priority: Priority) -> Plan:
-        plan = self._planner.plan(priority)
+        plan = self._planner.plan(priority, nothing=self.say(words.NO_ANSWER))
         if not plan.chunks:
             text = f"{self._status or words.PLACEHOLDER}{self._waited}"
             chunks: Sequence[Chunk] = [Chunk(0, 0, text)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from functools import partial
@@ -14,11 +15,14 @@ from channels.channel import Channel, File
 from channels.reply import FILE_NAME, Reply
 from core.approvals import Approvals
 from core.conversations import Conversations, Latest
-from core.errors import TurnLostError
+from core.errors import TurnLostError, lasts
+from core.secrets import traced
 from core.states import UNDER_WAY
 
 if TYPE_CHECKING:
     from core.runtime import AgentRuntime
+
+log = logging.getLogger(__name__)
 
 #: Seconds between two looks whether a turn that runs elsewhere has ended.
 LOOK_SECONDS = 1.0
@@ -85,6 +89,21 @@ class Standing:
             ) as reply:
                 controls = [] if ending else controls
                 await reply.close(latest.text, ending=ending and say(ending), controls=controls, files=files)
+
+    async def is_revised(self, turn_id: str) -> bool:
+        """Whether what a turn answers was edited since, as far as that can be read.
+
+        Raises:
+            StoreError: the database is away.
+        """
+        try:
+            latest = await self._conversations.latest(turn_id)
+        except Exception as error:
+            if not lasts(error):
+                raise
+            log.warning("turn %s: whether its question was edited cannot be read: %s", turn_id, traced(error))
+            return False
+        return latest is not None and latest.is_revised
 
     async def _ended(self, latest: Latest) -> Latest | None:
         """What stands of a turn when it has ended; nothing if it is forgotten, or does not end."""

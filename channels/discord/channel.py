@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -103,6 +104,8 @@ class DiscordChannel:
         self._leadership = leadership
         self._shards = self._divided(1, 1)
         self._leading: asyncio.Task[None] | None = None
+        self._led = frozenset[int]()
+        self._deaf_since = 0.0  # when this worker began to be meant to hear, and nobody does (seconds since the epoch)
 
     async def start(self) -> None:
         standing = await log_in(self._client, self._settings)
@@ -139,6 +142,8 @@ class DiscordChannel:
         """Hear what this worker leads, and nothing else."""
         async with aclosing(changes):
             async for led in changes:
+                if led and not self.heard_at():
+                    self._deaf_since = time.time()
                 failed = await self._lead(led)
                 for error in failed.values():
                     log.error("this worker cannot hear what is said: %s", traced(error))
@@ -146,7 +151,7 @@ class DiscordChannel:
                     await self._leadership.give_up(failed.keys(), self._shards.count)
 
     async def _lead(self, shards: frozenset[int]) -> dict[int, Exception]:
-        count = self._shards.count
+        count, self._led = self._shards.count, shards
         if count > 1 and shards:
             log.info("this worker hears the shards %s of %d", ", ".join(map(str, sorted(shards))), count)
         else:
@@ -184,7 +189,11 @@ class DiscordChannel:
         self._api.pacer.share(others)
 
     def heard_at(self) -> float:
-        return self._shards.heard_at
+        """Until what it hears has come, it is deaf from when on it was to hear, unless another worker does so."""
+        heard_at = self._shards.heard_at
+        if heard_at or not (self._led or self._leadership.is_vacant):
+            self._deaf_since = 0.0
+        return heard_at or self._deaf_since
 
     async def reconnect(self) -> None:
         await self._shards.reconnect()

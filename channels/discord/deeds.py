@@ -225,15 +225,9 @@ def _who(asker: Asker) -> Visitor:
 def _inbound(deed: Deed, address: Mapping[str, Any]) -> Inbound:
     asker = deed.asker
     assert asker.session_id is not None, "an interaction tells where it was given"
-    return Inbound(
-        event_key=asker.event_key,
-        session_id=asker.session_id,
-        place=asker.place,
-        channel=asker.channel,
+    return replace(
+        asker.message(asker.session_id, deed.of["text"]),
         address=address,
-        author=asker.author,
-        text=deed.of["text"],
-        sent_at=asker.sent_at,
         attachments=tuple(Attachment(**file) for file in deed.of["files"]),
         brings=tuple(deed.of["brings"]),
         visitor=asker.visitor,

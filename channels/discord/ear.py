@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 THREAD_TIMEOUT = 10.0
 
 #: Seconds to wait before a change that the database did not take is noted again: Discord does not tell it again.
-NOTE_PAUSES = (0.2, 1.0, 2.0, 5.0, 10.0, 20.0)
+NOTE_PAUSES = (0.2, 1.0, 2.0, *(5.0,) * 17)
 
 #: Characters in the name of a thread, so that it can be read in the list of them.
 MOST_NAME = 80
@@ -83,7 +83,9 @@ class Ear:
         """
         if self._work.is_ending or not is_spoken(message):
             return
-        with self._work.under_way() as task:
+        gaps = self._gaps_about(message)
+        seeing = gaps.seeing(sent_at(message.id)) if gaps is not None else nullcontext()
+        with self._work.under_way() as task, seeing:
             self._hearing[message.id] = task
             task.add_done_callback(lambda _: self._hearing.pop(message.id, None))
             async with self._queues.setdefault(message.channel.id, asyncio.Lock()):
@@ -115,8 +117,11 @@ class Ear:
 
     def _look_again(self, message: discord.Message) -> None:
         """Have it looked what was said since a message, which could not be taken in."""
-        if gaps := self._gaps_of(place_of(guild_of(message), message.channel.id)):
+        if gaps := self._gaps_about(message):
             gaps.open(sent_at(message.id))
+
+    def _gaps_about(self, message: discord.Message) -> Gaps | None:
+        return self._gaps_of(place_of(guild_of(message), message.channel.id))
 
     async def _hear(self, call: Call) -> None:
         gaps = self._gaps_of(call.inbound.place)
@@ -142,7 +147,10 @@ class Ear:
             if await self._intake.edited(key, text, calls=call is not None) and call is not None:
                 await self._hear(replace(call, inbound=replace(call.inbound, sent_at=at.timestamp())))
 
-        await self._note(guild_of(message), note, about=[message.id])
+        if gaps := self._gaps_about(message):
+            gaps.changed(key, text)
+        if not await self._note(guild_of(message), note, about=[message.id]) and call is not None:
+            self._look_again(message)
 
     async def deleted(self, guild: int | None, channel: int, messages: set[int]) -> None:
         """Take note that messages are gone."""
@@ -151,6 +159,9 @@ class Ear:
             for message in sorted(messages):
                 await self._intake.deleted(event_key(channel, message))
 
+        if gaps := self._gaps_of(place_of(guild, channel)):
+            for message in messages:
+                gaps.changed(event_key(channel, message), None)
         await self._note(guild, note, about=messages)
 
     async def closed(self, guild: int, channel: int, thread: int | None) -> None:
@@ -164,10 +175,14 @@ class Ear:
 
         await self._note(guild, note)
 
-    async def _note(self, guild: int | None, note: Callable[[], Awaitable[None]], *, about: Iterable[int] = ()) -> None:
-        """Take note of a change, behind the messages that it is about: they may be being taken in as yet."""
+    async def _note(self, guild: int | None, note: Callable[[], Awaitable[None]], *, about: Iterable[int] = ()) -> bool:
+        """Take note of a change, behind the messages that it is about: they may be being taken in as yet.
+
+        Returns:
+            Whether that could be done, if it was to be.
+        """
         if self._work.is_ending or not self._serves(guild):
-            return
+            return True
         with self._work.under_way():
             if hearing := [self._hearing[message] for message in about if message in self._hearing]:
                 await asyncio.wait(hearing)
@@ -175,6 +190,8 @@ class Ear:
                 await retried(note, what="a change of what was said", pauses=NOTE_PAUSES)
             except StoreError as error:
                 log.error("a change of what was said is not noted: %s", traced(error))
+                return False
+            return True
 
     async def call_in(self, message: discord.Message) -> Call | None:
         """The call in a message, if it is one.

@@ -98,7 +98,7 @@ class Shards:
     async def reconnect(self) -> None:
         """Give up for dead what is silent, and begin to connect it anew. The others keep their sessions."""
         latest = max(self.heard_at, time.time() - PULSE)  # the most silent one at least: clocks are set
-        gateways = [part.gateway for part in self._parts.values()]
+        gateways = [self._parts[id_].gateway for id_ in self._standing]  # the others are being connected
         await asyncio.gather(*(gateway.reconnect() for gateway in gateways if gateway.heard_at <= latest))
 
     async def _begin(self, id_: int, seconds: float) -> None:

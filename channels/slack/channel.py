@@ -317,6 +317,7 @@ class SlackChannel:
             await self._workspaces.remove(team_of(body), float(body.get("event_time") or 0))
 
     async def _take_change(self, change: Change, call: Call | None) -> None:
+        self._gaps.changed(change.event_key, change.text)
         if change.text is None:
             await self._intake.deleted(change.event_key)
         elif await self._intake.edited(change.event_key, change.text, calls=call is not None) and call is not None:

@@ -82,7 +82,7 @@ class SlashCommands:
         argument = str(body.get("text") or "").strip()
         locale = await words.told(self._people.locale(doer.team, doer.user))
         try:
-            found = await self._conversations.recent(doer.place, doer.user, MOST)
+            found = await self._conversations.recent(doer.place, doer.user, MOST, until=doer.until)
         except StoreError as error:
             log.error("%s cannot be done: %s", command.name, traced(error))
             await self._private.answer(doer, words.of(locale).sorry(error.public))
@@ -142,6 +142,7 @@ def asking(doer: Doer, session: str | None, root: str, locale: str, seen: Seen) 
         address={"team": doer.team, "channel": doer.channel, "thread_ts": root, "ts": root},
         event_key=doer.event_key,
         locale=locale,
+        until=doer.until,
         visitor=visitor,
         spot=spot,
     )

@@ -6,6 +6,7 @@ Slack: it waits for 3 seconds to hear that it was received, and does not deliver
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
@@ -20,7 +21,7 @@ from channels.slack.blocks import pressed
 from channels.slack.commands import COMMANDS, PICK, SlashCommands
 from channels.slack.hearing import NAME
 from channels.slack.people import People
-from channels.slack.private import Doer, Private
+from channels.slack.private import KEPT_AT, Doer, Private
 from channels.slack.shortcuts import ASKED, Shortcuts
 from channels.slack.visits import Seen, Visits
 from channels.words import Words
@@ -88,7 +89,8 @@ class Deeds:
 
     async def _kept(self, body: Mapping[str, Any]) -> Errand | None:
         """What somebody has asked for, kept until it is done if that can be; nothing if it was here before."""
-        errand = Errand(f"{NAME}:{_key_of(body)}", {"body": self._seal.close(json.dumps(body))})
+        kept = {**body, KEPT_AT: time.time()}
+        errand = Errand(f"{NAME}:{_key_of(body)}", {"body": self._seal.close(json.dumps(kept))})
         return errand if await self._desk.errands.keep(NAME, errand, within=KEEP_SECONDS) else None
 
     async def _do(self, errand: Errand, body: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from channels.calls import RefusedError
 from channels.channel import Priority
+from channels.gaps import ALIVE
 from channels.intake import Call
 from channels.slack.api import Answer, SlackApi
 from channels.slack.hearing import root_of
@@ -67,7 +68,7 @@ class History:
         try:
             async with selves.turn:
                 own = selves.known[team] = selves.known.get(team) or await self._self(team)
-            messages = await self._said(team, channel, list(filter(None, map(root_of, place.sessions))), since)
+            messages = await self._said(team, channel, [root_of(session) for session in place.sessions], since)
             is_shared = await self._is_shared(team, channel, messages)
         except RefusedError as refusal:
             self._skip(place, refusal)
@@ -109,13 +110,14 @@ class History:
         """What was said in a channel, and in those of its threads that have news.
 
         Args:
-            sessions: the first messages of threads that the bot follows, however old they are.
+            sessions: the first messages of threads that the bot follows, however old they are; empty for one
+                conversation of all that is said, in whichever thread.
         """
-        about = {"channel": channel, "oldest": _ts(since - THREADS)}
+        about = {"channel": channel, "oldest": _ts(since - (ALIVE if "" in sessions else THREADS))}
         opening = await self._pages("conversations.history", team, about)
         said = {message["ts"]: message for message in opening}
         threads = [ts for ts, message in said.items() if float(message.get("latest_reply") or 0) >= since]
-        for root in [*threads, *(root for root in sessions if root not in said)]:
+        for root in [*threads, *(root for root in sessions if root and root not in said)]:
             about = {"channel": channel, "ts": root, "oldest": _ts(since)}
             try:
                 replies = await self._pages("conversations.replies", team, about)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import inf
 from typing import Any
 
 from channels.calls import RefusedError
@@ -40,6 +41,10 @@ class Handed(Enum):
 _QUIET = {"unfurl_links": False, "unfurl_media": False}
 
 
+#: Under which name a deed that is kept until it is done has the time at which it came (seconds since the epoch).
+KEPT_AT = "kept_at"
+
+
 @dataclass(frozen=True, slots=True)
 class Doer:
     """Somebody who does something else than write a message.
@@ -49,6 +54,7 @@ class Doer:
         response_url: where he can be answered.
         key: the same for each delivery of the same deed, and for no other: the trigger, as Slack calls it.
         home: the workspace that he belongs to, if that is told; else it is the one that it is done in.
+        until: what was said after it (seconds since the epoch) is not meant by it.
     """
 
     team: str
@@ -58,12 +64,13 @@ class Doer:
     response_url: str
     key: str
     home: str = ""
+    until: float = inf
 
     @classmethod
     def of_command(cls, body: Mapping[str, Any]) -> "Doer":
         """Who has given a slash command."""
         where = str(body["team_id"]), str(body["channel_id"]), str(body["user_id"])
-        return cls(*where, "", str(body["response_url"]), str(body["trigger_id"]))
+        return cls(*where, "", str(body["response_url"]), str(body["trigger_id"]), until=body.get(KEPT_AT, inf))
 
     @classmethod
     def of_press(cls, body: Mapping[str, Any]) -> "Doer":
@@ -73,7 +80,8 @@ class Doer:
         url = str(body.get("response_url") or "")
         channel, user = str(body["channel"]["id"]), str(body["user"]["id"])
         home = str(body["user"].get("team_id") or "")
-        return cls(team_of_deed(body), channel, user, thread, url, str(body["trigger_id"]), home)
+        until = body.get(KEPT_AT, inf)
+        return cls(team_of_deed(body), channel, user, thread, url, str(body["trigger_id"]), home, until)
 
     @classmethod
     def of_modal(cls, body: Mapping[str, Any]) -> "Doer":

@@ -1,6 +1,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from channels import astray, words
+from channels import apologies, astray, words
 from channels.slack.settings import Streaming
 from core import worker
+from core.conversations import Conversations
 from core.errors import StoreError
 from core.inbound import Inbound
 from core.lease import Lease
-from core.store.schema import turns
+from core.runtime import AgentRuntime
+from core.store.schema import turns, workers
 from core.turn import Turn
 from core.turns import STOP, Turns
 from sandbox.models import Cut, Fail, Pause, Say, Stall
@@ -34,6 +37,15 @@ async def slack() -> AsyncIterator[SlackSandbox]:
 
 async def ask(bot: Bot, text: str = "hello") -> Any:
     return await bot.slack.say("ada", bot.slack.open_dm("ada"), text)
+
+
+@asynccontextmanager
+async def in_the_middle(slack: SlackSandbox, folder: Path, said: str, *then: str) -> AsyncIterator[tuple[Bot, Any]]:
+    """A question whose answer stands as far as it is said, and what the model says when it is asked again."""
+    async with running(slack, folder, [Say(said), Pause(60)], *then) as bot:
+        question = await ask(bot)
+        await bot.shows(question, lambda texts: said in texts)
+        yield bot, question
 
 
 async def outcome(bot: Bot) -> Any:
@@ -155,9 +167,7 @@ async def test_an_older_message_that_comes_in_the_middle_is_answered_in_the_same
 async def test_a_reset_in_the_middle_leaves_a_word_and_stores_nothing_afterwards(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
-        question = await ask(bot)
-        await bot.shows(question, lambda texts: "Once" in texts)
+    async with in_the_middle(slack, tmp_path, "Once") as (bot, question):
         (message,) = await bot.inbox_rows()
         await bot.inbox.reset(inbound("reset", session=message.session))
         (row,) = await bot.settled(1)
@@ -186,14 +196,38 @@ async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: Slac
 async def test_a_stop_in_the_middle_leaves_a_word_and_the_turn_to_the_next_process(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
-        question = await ask(bot)
-        await bot.shows(question, lambda texts: "Once" in texts)
+    async with in_the_middle(slack, tmp_path, "Once") as (bot, question):
         await bot.channel.stop()
         await bot.worker.stop(0.5)
         (row,) = await bot.turn_rows()
         assert bot.texts(question)[1:] == [f"Once\n\n{words.RESTARTING}"]
         assert (row.state, row.owner, row.attempt) == ("queued", None, 0)
+
+
+async def test_a_stop_that_comes_while_a_reply_is_looked_for_hands_the_turn_back(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Once") as (bot, _):
+        slack.faults.fail("conversations.replies", 100)
+        looks = len(slack.calls)
+        await bot.restarted()
+        await until(lambda: any(call.method == "conversations.replies" for call in slack.calls[looks:]))
+        await bot.worker.stop(0.0)
+        (row,) = await bot.turn_rows()
+        assert (row.state, row.owner, row.attempt) == ("queued", None, 1), "only the first process counts"
+        slack.faults.clear()
+
+
+async def test_a_stop_while_the_platform_is_out_of_reach_hands_the_turn_back_without_a_word(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apologies, "WORD_SECONDS", 0.1)
+    async with in_the_middle(slack, tmp_path, "Once") as (bot, _):
+        slack.faults.fail("chat.update", 100)
+        await bot.worker.stop(0.0)
+        (row,) = await bot.turn_rows()
+        assert (row.state, row.owner, row.attempt) == ("queued", None, 0)
+        slack.faults.clear()
 
 
 async def test_a_stop_lets_an_answer_end_that_is_in_time(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -257,10 +291,12 @@ async def test_a_turn_that_the_database_lost_hold_of_is_taken_up_again(
         await bot.shows(question, lambda texts: texts == ["hello", "the answer", "again", "another"])
 
 
+@pytest.mark.parametrize("hears", [False, True], ids=["unheard", "and hears of it"])
 async def test_what_was_posted_while_another_worker_took_the_turn_goes_when_that_one_has_ended_it(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
 ) -> None:
     monkeypatch.setattr(astray, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "WATCH", 0.02 if hears else 60.0)
     shown = Turns.shown
 
     async with running(slack, tmp_path, "the answer") as bot:
@@ -270,12 +306,16 @@ async def test_what_was_posted_while_another_worker_took_the_turn_goes_when_that
                 await connection.execute(sa.update(turns).values(**values))
 
         async def too_late(self: Turns, turn: Turn, chunks: Sequence[str]) -> None:
-            await change(owner="another worker", attempt=2)
+            await change(owner="another worker", claims=2, attempt=2)
             await shown(self, turn, chunks)
 
+        async with bot.database.write() as connection:  # which lives
+            await connection.execute(sa.insert(workers).values(id="another worker", lease=float("inf"), live={}))
         monkeypatch.setattr(Turns, "shown", too_late)
         question = await ask(bot)
         await bot.shows(question, lambda texts: len(texts) == 2)
+        if hears:
+            await until(next(iter(bot.worker._running.values())).task.cancelling)
         await asyncio.sleep(0.05)
         assert len(bot.texts(question)) == 2, "the other worker may go on with it"
         await change(state="done", chunks=["another message"], finished_at=1.0)
@@ -305,9 +345,7 @@ async def test_a_reply_whose_turn_another_worker_has_taken_is_tried_no_more_with
 async def test_a_turn_whose_process_died_goes_on_in_the_message_that_stands(
     slack: SlackSandbox, tmp_path: Path, is_answered: bool, is_recorded: bool
 ) -> None:
-    async with running(slack, tmp_path, [Say("Half an ans"), Pause(60)], "The model says it anew.") as bot:
-        question = await ask(bot)
-        await bot.shows(question, lambda texts: "Half an ans" in texts)
+    async with in_the_middle(slack, tmp_path, "Half an ans", "The model says it anew.") as (bot, question):
         changed: dict[str, Any] = {} if is_recorded else {"chunks": []}
         if is_answered:
             changed |= {"state": "answered", "text": "Half an answer is none."}
@@ -324,28 +362,93 @@ async def test_a_turn_whose_process_died_goes_on_in_the_message_that_stands(
 async def test_a_turn_that_outlives_no_process_ends_in_one_apology_that_can_be_tried_again(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
-    async with running(slack, tmp_path, [Say("Half an ans"), Pause(60)]) as bot:
-        question = await ask(bot)
-        await bot.shows(question, lambda texts: "Half an ans" in texts)
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restarted(attempt=3)
         row = await outcome(bot)
         assert bot.texts(question)[1:] == [words.ENGLISH.apology(words.TRIED, row.id)]
         assert (row.state, row.attempt) == ("failed", 4)
 
 
+async def test_an_answer_that_nobody_lives_to_show_comes_as_a_file_with_one_apology(
+    slack: SlackSandbox, tmp_path: Path
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
+        await bot.restarted(state="answered", text="Half an answer is none.", attempt=3)
+        row = await outcome(bot)
+        assert bot.texts(question)[1] == words.ENGLISH.apology(words.TRIED, row.id)
+        assert (row.state, row.attempt) == ("failed", 4)
+        (file,) = [file for message in slack.messages(question.channel) for file in message.files]
+        assert (file.name, file.data) == ("answer.md", b"Half an answer is none.")
+
+
+async def unreadable(*_: Any, **__: Any) -> Any:
+    error = StoreError("a row cannot be read")
+    error.retryable = False
+    raise error
+
+
+async def test_an_answer_whose_files_can_never_be_read_is_shown_without_them_and_says_so_once(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
+        monkeypatch.setattr(AgentRuntime, "made", unreadable)
+        await bot.restarted(state="answered", text="It is drawn.")
+        row = await outcome(bot)
+        apology = words.ENGLISH.apology(StoreError.public, row.id)
+        assert bot.texts(question)[1:] == [f"It is drawn.\n\n{apology}"]
+        assert (row.state, row.attempt) == ("failed", 2)
+
+
+async def test_a_turn_of_which_never_all_can_be_read_is_given_up(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 0.01)
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, _):
+        monkeypatch.setattr(Turns, "shown", unreadable)
+        await bot.restarted(state="answered", text="It is drawn.", chunks=[])
+        row = await outcome(bot)
+        assert (row.state, row.attempt) == ("failed", 4)
+        assert f"turn {row.id}: the reply cannot be shown" in caplog.text
+
+
+async def test_what_decides_on_buttons_alone_costs_no_answer_if_it_cannot_be_read(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
+        monkeypatch.setattr(Conversations, "latest", unreadable)
+        await bot.restarted(state="answered", text="It is drawn.")
+        assert (await outcome(bot)).state == "done"
+        assert bot.texts(question)[1:] == ["It is drawn."]
+
+
+async def test_a_stop_hands_back_what_the_database_has_broken_off(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = asyncio.Event()
+
+    async def away(*_: Any) -> None:
+        failed.set()
+        raise StoreError("it was away for longer than is waited for")
+
+    async with running(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "shown", away)
+            await ask(bot)
+            await asyncio.wait_for(failed.wait(), 5)
+        await bot.worker.stop(0.1)
+        (row,) = await bot.turn_rows()
+        assert (row.state, row.owner, row.attempt) == ("queued", None, 0)
+
+
 async def test_a_session_that_was_reset_while_no_process_ran_says_so(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Say("Half an ans"), Pause(60)]) as bot:
-        question = await ask(bot)
-        await bot.shows(question, lambda texts: "Half an ans" in texts)
+    async with in_the_middle(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restarted(cancel="reset")
         assert (await outcome(bot)).state == "cancelled"
         assert bot.texts(question)[1:] == [words.RESET_STOPPED]
 
 
 async def test_a_stop_from_elsewhere_ends_the_answer_with_a_word(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with running(slack, tmp_path, [Say("Once"), Pause(60)], "And now?") as bot:
-        question = await ask(bot)
-        await bot.shows(question, lambda texts: "Once" in texts)
+    async with in_the_middle(slack, tmp_path, "Once", "And now?") as (bot, question):
         (message,) = await bot.inbox_rows()
         async with bot.database.write() as connection:
             await bot.turns.cancel(connection, message.session, STOP)

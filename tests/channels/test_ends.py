@@ -96,6 +96,14 @@ async def test_no_more_messages_are_shown_while_it_grows(sandbox: Any, tmp_path:
         assert talk.files()[0][1].endswith(b"The end.")
 
 
+@pytest.mark.parametrize("said", ["#", "##\n\n#", "\n \n"])
+async def test_an_answer_of_which_nothing_can_be_seen_says_so(sandbox: Any, tmp_path: Path, said: str) -> None:
+    async with talking(sandbox, tmp_path, said) as talk:
+        await talk.say("anything?")
+        assert (await ended(talk))[0].state == "done"
+        assert texts(talk) == [words.NO_ANSWER]
+
+
 async def test_what_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, LONG[:5_000], most_messages=4) as talk:
         await talk.say("long")

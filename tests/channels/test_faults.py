@@ -328,17 +328,40 @@ async def test_what_cannot_be_shown_is_a_failed_turn_and_one_error_in_the_log(
     assert (await ended(talk, 2)).state == "done"
 
 
+def refuse_edits(talk: Talk, times: int) -> None:
+    if isinstance(talk, SlackTalk):
+        talk.sandbox.faults.fail(talk.calls["edit"], times, error="invalid_blocks")
+    else:
+        talk.sandbox.faults.fail(talk.calls["edit"], times, status=400, code=240000)
+
+
 async def test_a_part_of_an_answer_that_the_platform_refuses_keeps_nothing_of_the_whole_back(
     talk: Talk,
 ) -> None:
     """As Discord's filter of links may, or Slack with `invalid_blocks`."""
-    if isinstance(talk, SlackTalk):
-        talk.sandbox.faults.fail(talk.calls["edit"], 1, error="invalid_blocks")
-    else:
-        talk.sandbox.faults.fail(talk.calls["edit"], 1, status=400, code=240000)
+    refuse_edits(talk, 1)
     await talk.say("slowly")
     assert (await ended(talk, 1)).state == "done"
     is_right(talk, "edit")
+
+
+async def test_words_that_the_platform_refuses_come_as_a_file_with_one_apology_in_their_place(
+    talk: Talk, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse_edits(talk, 2)  # of a part, and of the whole
+    await talk.say("slowly")
+    row = await ended(talk, 1)
+    assert row.state == "failed"
+    assert row.error.startswith("RefusedError: ")
+    assert len(errors(caplog)) == 1
+    (text,) = texts(talk)
+    assert text.startswith(f"⚠️ {words.NOT_HAD} (turn")
+    assert talk.files() == [("answer.md", ANSWER.encode())]
+    assert [*talk.replies()[-1].buttons] == [words.RETRY]
+    await talk.press(words.RETRY)
+    assert (await ended(talk, 2)).state == "done"
+    is_right(talk, "edit")
+    assert not talk.files()
 
 
 @pytest.mark.parametrize("fault", [missing_permission, channel_gone])

@@ -43,6 +43,7 @@ class World:
         gates: what the first look waits for, and the second, and so on.
         failures: how often the database fails, as long as it is not down.
         refused: what the database will never take.
+        broken: what nobody foresaw how it fails.
     """
 
     def __init__(self, places: Places, bounds: Bounds) -> None:
@@ -54,6 +55,7 @@ class World:
         self.finds: list[Call] = []
         self.gates: list[asyncio.Event] = []
         self.refused: set[str] = set()
+        self.broken: set[str] = set()
         self.stuck_at = ""
         self.gaps = Gaps(
             "test", places, bounds, take=self._take, look=self._look, heard_at=lambda: self.heard_at, holds=True
@@ -64,6 +66,8 @@ class World:
             refusal = StoreError("what it says cannot be stored")
             refusal.retryable = False
             raise refusal
+        if call.inbound.text in self.broken:
+            raise ValueError(call.inbound.text)
         if self.is_down or self.failures:
             self.failures = max(0, self.failures - 1)
             raise StoreError("out of reach")
@@ -226,14 +230,20 @@ async def test_what_was_not_heard_goes_before_what_was_said_behind_it_though_the
         assert world.taken == ["unheard", "heard"]
 
 
+async def held(world: World, call: Call, *, since: float) -> asyncio.Task[None]:
+    """A call that waits for the look at its place, behind the first gate, for its own behind the second."""
+    world.gates = [asyncio.Event(), asyncio.Event()]
+    world.gaps.open(since)
+    await until(lambda: len(world.looks) == 1)
+    hearing = asyncio.create_task(world.gaps.hear(call))
+    await until(lambda: len(world.looks) == 2)
+    return hearing
+
+
 async def test_what_waits_for_a_look_is_not_overtaken_by_what_is_said_when_the_gap_is_closed(places: Places) -> None:
     now = await serve(places)
     async with world_of(places) as world:
-        world.gates = [asyncio.Event(), asyncio.Event()]
-        world.gaps.open(now)
-        await until(lambda: len(world.looks) == 1)
-        first = asyncio.create_task(world.gaps.hear(called("first", now + 2)))
-        await until(lambda: len(world.looks) == 2)
+        first = await held(world, called("first", now + 2), since=now)
         world.gates[0].set()
         await until(lambda: not world.gaps._is_open)
         second = asyncio.create_task(world.gaps.hear(called("second", now + 3)))
@@ -244,6 +254,92 @@ async def test_what_waits_for_a_look_is_not_overtaken_by_what_is_said_when_the_g
         world.gates[1].set()
         await asyncio.gather(first, second)
         assert world.taken == ["elsewhere", "unheard", "first", "second"]
+
+
+@pytest.mark.parametrize("word", ["reset", "stop"])
+async def test_who_waits_for_a_look_is_not_overtaken_by_his_own_word_that_ends_it(places: Places, word: str) -> None:
+    now = await serve(places)
+    async with world_of(places) as world:
+        question = await held(world, called("a question", now + 2), since=now)
+        await world.gaps.hear(called(word, now + 3))
+        assert world.taken == ["a question", word]
+        for gate in world.gates:
+            gate.set()
+        await question
+
+
+async def test_what_is_asked_of_the_bot_itself_holds_up_nothing_that_is_said_behind_it(places: Places) -> None:
+    async with world_of(places) as world:
+        world.failures, now = 1, time.time()
+        with pytest.raises(StoreError):
+            await world.gaps.hear(called("status", now - 50))
+        world.failures = 1
+        await world.gaps.hear(called("a question", now - 40))
+        assert world.taken == ["a question"]
+
+
+async def test_a_message_that_fails_with_whatever_is_tried_again_and_holds_up_no_other(places: Places) -> None:
+    async with world_of(places) as world:
+        world.broken, now = {"first"}, time.time()
+        with pytest.raises(ValueError, match="first"):
+            await world.gaps.hear(called("first", now - 50))
+        await world.gaps.hear(called("second", now - 40))
+        world.broken = set()
+        await until(lambda: world.taken == ["second", "first"])
+
+
+async def test_what_was_edited_or_deleted_before_it_could_be_kept_is_taken_as_it_is_then(places: Places) -> None:
+    async with world_of(places) as world:
+        world.is_down, now = True, time.time()
+        calls = [called(text, now - 50 + at) for at, text in enumerate(("a secret", "my wrods", "as it was"))]
+        secret, wrong, _ = calls
+        for call in calls:
+            with pytest.raises(StoreError):
+                await world.gaps.hear(call)
+        world.gaps.changed(secret.inbound.event_key, None)
+        world.gaps.changed(wrong.inbound.event_key, "my words")
+        world.is_down = False
+        await until(lambda: world.taken == ["my words", "as it was"])
+        await world.gaps.hear(secret)  # Slack brings it again
+        assert world.taken == ["my words", "as it was"]
+
+
+async def test_a_message_that_is_seen_into_is_not_noted_as_heard_and_looked_for_if_that_is_broken_off(
+    places: Places,
+) -> None:
+    async def see(since: float) -> None:
+        with world.gaps.seeing(since):
+            await asyncio.sleep(60)
+
+    async with world_of(places) as world:
+        world.heard_at = 100.0
+        seeing = asyncio.create_task(see(50.0))
+        await until(lambda: world.gaps._kept == 50.0)
+        world.heard_at = 110.0
+        seeing.cancel()
+        await asyncio.wait([seeing])
+    assert await places.heard_at("test") == 50.0
+
+
+async def test_a_process_that_ends_before_it_knows_its_gap_leaves_the_note_as_it_was(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await places.keep_heard_at("test", 50.0)
+
+    async def hangs(_part: str) -> float:
+        await asyncio.sleep(60)
+        return 0.0
+
+    with monkeypatch.context() as hanging:
+        hanging.setattr(places, "heard_at", hangs)
+        world = World(places, Bounds())
+        world.heard_at = 100.0  # the line stands already
+        starting = asyncio.create_task(world.gaps.start())
+        await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait([starting])
+        await world.gaps.stop()
+    assert await places.heard_at("test") == 50.0
 
 
 async def test_what_can_never_be_kept_holds_up_nothing_that_is_said_behind_it(places: Places) -> None:
@@ -295,7 +391,17 @@ async def test_more_than_can_be_remembered_is_looked_for(places: Places, monkeyp
         world.gaps.missed(called("two", 20.0))
         world.is_down = False
         await until(lambda: world.taken and world.looks)
-        assert (world.taken, set(world.looks)) == (["one"], {20.0 - gaps.MARGIN})
+        assert (world.taken, world.looks) == (["one"], [20.0 - gaps.MARGIN])
+
+
+async def test_all_is_remembered_where_nothing_is_looked_for(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaps, "MOST_MISSED", 1)
+    async with world_of(places, hours=0) as world:
+        now, world.is_down = time.time(), True
+        for text, ago in (("one", 2), ("two", 1)):
+            world.gaps.missed(called(text, now - ago))
+        world.is_down = False
+        await until(lambda: world.taken == ["one", "two"])
 
 
 async def test_a_look_that_finds_no_end_is_given_up(

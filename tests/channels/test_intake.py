@@ -19,7 +19,7 @@ from channels.words import ENGLISH
 from core.approvals import Approval, Approvals
 from core.conversations import Conversations, Follow
 from core.errands import Errands
-from core.errors import StoreError, SurfaceError
+from core.errors import DamagedSessionError, StoreError, SurfaceError
 from core.feedback import Feedback
 from core.inbound import Attachment, Inbound
 from core.inbox import Inbox
@@ -31,6 +31,7 @@ from core.states import Ended
 from core.store.database import Database
 from core.store.schema import feedback, inbox, sessions
 from core.turn import Turn
+from core.turns import STOP
 from core.visitors import NOWHERE, Visitor
 from core.worker import Worker
 from tests import tables
@@ -325,14 +326,86 @@ async def test_what_cannot_be_kept_is_told_to_the_adapter(place: Place, monkeypa
             await taking
 
 
-async def test_a_command_that_is_noted_and_cannot_be_done_is_apologised_for(
+async def test_a_command_that_can_never_be_done_is_apologised_for_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreadable(*_: Any, **__: Any) -> Any:
+        raise DamagedSessionError("a row cannot be read")
+
+    await place.hear("hello")
+    monkeypatch.setattr(place.conversations, "status", unreadable)
+    message = await place.hear("status")
+    await place.hear_again(message)
+    assert place.said == [ENGLISH.sorry(DamagedSessionError.public)]
+
+
+async def test_a_question_to_the_bot_itself_that_cannot_be_answered_now_is_apologised_for(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await place.hear("hello")
     monkeypatch.setattr(place.conversations, "status", away)
-    message = await place.hear("status")
-    await place.hear_again(message)
+    await place.hear("status")
     assert place.said == [ENGLISH.sorry(StoreError.public)]
+
+
+@pytest.mark.parametrize("fails", ["mute", "note"])
+async def test_a_command_that_cannot_be_done_now_or_noted_is_done_when_it_comes_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    await place.hear("hello")
+    monkeypatch.setattr(place.conversations if fails == "mute" else place.inbox, fails, away)
+    message = inbound("mute")
+    with pytest.raises(StoreError):
+        await place.hear_again(message)
+    monkeypatch.undo()
+    for _ in range(2):
+        await place.hear_again(message)
+    assert len(place.said) == 1
+
+
+async def test_of_what_is_chosen_the_last_holds_though_another_is_heard_later(place: Place) -> None:
+    await place.hear("hello")
+    late = inbound("mute")
+    await place.hear("listen")
+    await place.intake.take(Call(late, True, is_late=True))
+    assert not await place.conversations.is_muted("place:1")
+    await place.intake.take(Call(inbound("mute"), True, is_late=True))
+    assert await place.conversations.is_muted("place:1")
+
+
+async def test_a_stop_that_two_workers_hear_is_done_and_told_once(place: Place) -> None:
+    await place.hear("hello")
+    stop = inbound("stop")
+    for _ in range(2):
+        await place.hear_again(stop)
+    assert (place.said, await place.waiting()) == ([words.STOPPING], [])
+
+
+async def test_a_reset_that_is_heard_again_late_ends_nothing_that_was_asked_since(place: Place) -> None:
+    await place.hear("hello")
+    await place.ended(await place.begun())
+    reset = inbound("reset")
+    await place.hear("which colour?")
+    turn = await place.begun()
+    for _ in range(2):
+        await place.hear_again(reset)
+    assert await place.turns.running() == {turn.id: None}
+    assert place.said == [words.NOT_RESET]
+
+
+async def test_a_stop_that_comes_late_ends_what_was_asked_by_then_and_nothing_else(place: Place) -> None:
+    await place.hear("hello")
+    turn = await place.begun()
+    late = inbound("stop")
+    await place.hear("said since")
+    await place.intake.take(Call(late, True, is_late=True))
+    assert await place.turns.running() == {turn.id: STOP}
+    assert await place.waiting() == ["said since"]
+    await place.ended(turn, "cancelled")
+    since = await place.begun()
+    too_late = inbound("stop", sent_at=late.sent_at)
+    await place.intake.take(Call(too_late, True, is_late=True))
+    assert await place.turns.running() == {since.id: None}
 
 
 async def test_a_command_is_not_noted_before_all_is_known_that_it_takes(

@@ -1,5 +1,6 @@
 """Slash commands: who gives one is answered, and nobody else."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,12 @@ import pytest
 
 from channels import words
 from channels.commands import COMMANDS as DOES
+from channels.commands import Commands, Said
 from channels.slack.commands import COMMANDS, MOST
 from channels.slack.shortcuts import SHORTCUTS
+from core import errands
 from core.conversations import Conversations
+from core.errands import Errands
 from core.errors import StoreError
 from core.frames import END
 from core.visitors import NOWHERE, Visitor
@@ -222,3 +226,45 @@ async def test_an_export_whose_showing_got_no_answer_is_shown_once(slack: SlackS
         await slack.command("ada", direct, "/export")
         await slack.wait_for(lambda: any(message.text == words.EXPORTED for message in slack.messages(direct)))
         assert sum(bool(message.files) for message in bot.thread(question)) == 1
+
+
+@pytest.mark.parametrize("word", ["/reset", "/stop"])
+async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_since(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setattr(errands, "LOOK", 0.05)
+    begun, asked, go_on, done = (asyncio.Event() for _ in range(4))
+    watch, run = Errands.watch, Commands.run
+
+    async def dies(*_: Any, **__: Any) -> Said:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it died")
+
+    async def late(*of: Any) -> None:
+        await asked.wait()
+        await watch(*of)
+
+    async def tells(self: Commands, *of: Any, **more: Any) -> Said:
+        said = await run(self, *of, **more)
+        done.set()
+        return said
+
+    async with running(slack, tmp_path, "Well.") as bot:
+        one = await bot.ask("ada", "general", "one")
+        await bot.shows(one, lambda texts: "Well." in texts)
+        await bot.settled(1)
+        monkeypatch.setattr(Commands, "run", dies)
+        giving = asyncio.create_task(slack.command("ada", "general", word))
+        await asyncio.wait_for(begun.wait(), 10)
+    giving.cancel()
+    await asyncio.wait([giving])
+    monkeypatch.setattr(Commands, "run", tells)
+    monkeypatch.setattr(Errands, "watch", late)
+    async with running(slack, tmp_path, [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
+        await slack.say("ada", "general", f"{bot.mention} which colour?", thread_ts=one.ts)
+        await bot.shows(one, lambda texts: texts[-1].startswith("It is"))
+        asked.set()
+        await asyncio.wait_for(done.wait(), 10)
+        go_on.set()
+        assert [row.state for row in await bot.settled(2)] == ["done", "done"]

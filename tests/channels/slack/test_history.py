@@ -308,7 +308,7 @@ async def test_a_look_that_is_refused_is_made_again_and_until_then_nothing_count
         slack.faults.clear()
         slack.faults.rate_limit("conversations.history", 1)
         await bot.shows(question, lambda texts: texts == ["back?", "heard: back?"])
-        await until(lambda: bot.channel._gaps._kept > float(question.ts))
+        await until(lambda: (bot.channel._gaps._kept or 0.0) > float(question.ts))
 
 
 async def test_a_scope_that_is_missing_is_told_once_and_costs_nothing_else(
@@ -347,3 +347,24 @@ async def test_where_the_app_is_installed_for_a_whole_organisation_people_of_its
         assert answers(slack, missed) == ["heard: noor: two"]
         assert len(await bot.inbox_rows()) == 2
         assert {row.session.split(":")[1] for row in await bot.inbox_rows()} == {slack.team_id}
+
+
+@pytest.mark.parametrize("direct", ["thread", "single"])
+async def test_what_is_said_in_an_older_thread_of_direct_messages_is_found(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: Any
+) -> None:
+    monkeypatch.setattr(history, "THREADS", -30.0)  # a day: it began before that
+    monkeypatch.setattr(gaps, "MARGIN", 0.0)
+    dm = slack.open_dm("ada")
+
+    def answers(text: str) -> bool:
+        return any(f"heard: {text}" in message.text for message in slack.messages(dm))
+
+    async with running(slack, tmp_path, echo, direct=direct) as bot:
+        one = await slack.say("ada", dm, "one")
+        await slack.wait_for(lambda: answers("one"))
+        await bot.settled(1)
+    two = await slack.say("ada", dm, "two", thread_ts=one.ts)
+    await slack.give_up()
+    async with running(slack, tmp_path, echo, direct=direct) as bot:
+        await slack.wait_for(lambda: answers("two") or "heard: two" in bot.texts(two))

@@ -10,6 +10,7 @@ from channels import words
 from channels.slack.events import STOPPED
 from core.conversations import Conversations
 from core.errors import StoreError
+from core.stopping import Halt
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import running
@@ -52,7 +53,9 @@ async def test_who_has_not_asked_stops_nothing_and_the_answer_goes_on_by_edits(
         assert whispered.ephemeral_to == slack.people["grace"].id
 
 
-async def test_told_of_twice_it_stops_nothing_that_was_said_since(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_told_of_twice_it_stops_nothing_that_was_said_since(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go_on = asyncio.Event()
     async with running(slack, tmp_path, [Say("Once"), Pause(60)], [Say("It is "), Pause(go_on), Say("blue.")]) as bot:
         question = await slack.say("ada", slack.open_dm("ada"), "a story")
@@ -62,8 +65,16 @@ async def test_told_of_twice_it_stops_nothing_that_was_said_since(slack: SlackSa
         (stopped,) = [e for e in slack.envelopes if e.payload["event"]["type"] == STOPPED]
         later = await slack.say("ada", question.channel, "which colour?", thread_ts=question.ts)
         await bot.shows(later, lambda texts: texts[-1].startswith("It is"))
+        again, stop = asyncio.Event(), Conversations.stop
+
+        async def stopping(self: Conversations, *of: Any, **more: Any) -> Halt | None:
+            halt = await stop(self, *of, **more)
+            again.set()
+            return halt
+
+        monkeypatch.setattr(Conversations, "stop", stopping)
         await slack.redeliver(stopped)
-        await slack.wait_for(lambda: words.NOTHING_RUNS in bot.texts(question))
+        await asyncio.wait_for(again.wait(), 5)
         go_on.set()
         await bot.shows(later, lambda texts: any("It is blue." in text for text in texts))
         rows = await bot.settled(2)

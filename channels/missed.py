@@ -1,0 +1,121 @@
+"""What was said, and is not kept yet: it was not heard, is under way, or could not be kept."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from math import inf
+
+from channels.intake import Call
+from core.places import Places
+
+#: How many changes of what is not kept yet are remembered.
+_MOST_CHANGES = 1_000
+
+
+class Missed:
+    """Calls that are not kept yet, as they are to be taken: those are not forgotten that were edited or deleted by
+    then.
+    """
+
+    def __init__(self) -> None:
+        self._calls = dict[str, Call]()  # those that could not be kept, by their keys
+        self._held = dict[str, Call]()  # those that are being taken in
+        self._seen = list[float]()  # when those were said, and what is not known yet to be a call
+        self._changed = dict[str, str | None]()  # what they say now; none, if they are deleted
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    @property
+    def since(self) -> float:
+        """When the first was said of all that is not kept (seconds since the epoch); infinite, if there is nothing."""
+        return min((*map(said_at, self._calls.values()), *self._seen), default=inf)
+
+    @property
+    def calls(self) -> list[Call]:
+        """Those that could not be kept, in the order in which they were said."""
+        return sorted(self._calls.values(), key=said_at)
+
+    def add(self, call: Call) -> None:
+        """It could not be kept."""
+        if (now := self.now(call)) is not None:
+            self._calls[call.inbound.event_key] = now
+
+    def drop(self, call: Call) -> None:
+        """It is kept, or given up."""
+        self._calls.pop(call.inbound.event_key, None)
+
+    def now(self, call: Call) -> Call | None:
+        """The call as its author has it now; none, if he has deleted it."""
+        key = call.inbound.event_key
+        if key not in self._changed:
+            return call
+        text = self._changed[key]
+        return None if text is None else replace(call, inbound=replace(call.inbound, text=text))
+
+    def change(self, event_key: str, text: str | None) -> None:
+        """Its author has edited it, or deleted it (None)."""
+        if event_key not in self._calls and event_key not in self._held:
+            return
+        self._changed[event_key] = text
+        if len(self._changed) > _MOST_CHANGES:
+            del self._changed[next(iter(self._changed))]
+        if (call := self._calls.pop(event_key, None)) is not None:
+            self.add(call)
+
+    @contextmanager
+    def seeing(self, at: float) -> Iterator[None]:
+        """It is seen what there is to do about a message that was said then, for as long as this is entered."""
+        self._seen.append(at)
+        try:
+            yield
+        finally:
+            self._seen.remove(at)
+
+    @contextmanager
+    def holding(self, call: Call) -> Iterator[None]:
+        """It is being taken in, for as long as this is entered, within `seeing`."""
+        key, before = call.inbound.event_key, self._held.get(call.inbound.event_key)
+        self._held[key] = call
+        try:
+            yield
+        finally:
+            if before is None:
+                del self._held[key]
+
+    def before(self, call: Call) -> list[Call]:
+        """What was said before it in its session and could not be kept, in its order; if it ends all that, what is
+        being taken in as well.
+        """
+        ends_all = call.command is not None and call.holds_up
+        older = {**self._calls, **self._held} if ends_all else self._calls
+        here = (one for one in older.values() if one.inbound.session_id == call.inbound.session_id)
+        return sorted((one for one in here if said_at(one) < said_at(call)), key=said_at)
+
+
+def said_at(call: Call) -> float:
+    """When it was said, in seconds since the epoch."""
+    return call.inbound.sent_at
+
+
+async def unheard(places: Places, calls: Sequence[Call], alive: set[str], begun: Mapping[str, float]) -> list[Call]:
+    """Those of what was said that are to be taken in, in the order in which they were said: neither known, nor said
+    before the bot spoke there, nor of a conversation that was started over since or has been silent for long.
+
+    Args:
+        alive: the conversations that are not silent; those in which the bot is called become so.
+        begun: since when the bot speaks in each place.
+    """
+    if not calls:
+        return []
+    known = await places.known(call.inbound.event_key for call in calls)
+    over = await places.started_over_at({call.inbound.session_id for call in calls})
+    found = []
+    for call in sorted(calls, key=said_at):
+        inbound = call.inbound
+        if call.is_called:
+            alive.add(inbound.session_id)
+        after = max(over.get(inbound.session_id, 0.0), begun.get(inbound.place, inf))
+        if inbound.session_id in alive and inbound.event_key not in known and inbound.sent_at >= after:
+            found.append(call)
+    return found
