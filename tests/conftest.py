@@ -50,8 +50,8 @@ def outage(pytestconfig: pytest.Config) -> float:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """How many run tests at once: more than there are cores, since tests wait half of their time."""
-    return (os.cpu_count() or 1) * 2
+    """How many run tests at once: more than there are cores, since tests mostly wait."""
+    return (os.cpu_count() or 1) * 3
 
 
 @pytest.hookimpl(trylast=True)

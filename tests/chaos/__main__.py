@@ -63,7 +63,7 @@ async def _run(database: str, given: argparse.Namespace) -> int:
             await campaign.try_all(stage, cases, tell, at_once=given.at_once)
         finally:
             _say(f"\n{database}:\n\n{table(plan.passages, tried)}\n")
-    if not any(one.outcome.reached for one in tried):
+    if not any(one.reached for one in tried):
         _say("No process has died: that shows nothing.")
         return 1
     return sum(bool(one.verdict.findings) for one in tried)
@@ -72,7 +72,7 @@ async def _run(database: str, given: argparse.Namespace) -> int:
 def _tell(tried: Tried) -> None:
     if tried.report:
         _say(tried.report)
-    elif not tried.outcome.reached:
+    elif not tried.reached:
         _say(f"not reached: {tried.name}")
 
 

@@ -5,8 +5,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from core.abreast import abreast
 from tests.chaos.points import module_of
-from tests.chaos.stage import Outcome, Stage
+from tests.chaos.stage import Stage
 from tests.chaos.verdict import Verdict, judge
 from tests.chaos.victim import Crash
 
@@ -16,6 +17,8 @@ AT_ONCE = 4
 #: How many runs without a crash tell how often each point is come by: the least is what a crash can count on.
 COUNTED = 2
 
+#: How many lines of a log tell what went wrong.
+MOST_LINES = 40
 
 #: Where a point that is come by most often is come by all through an answer.
 ANSWER = "channels/answer.py"
@@ -26,11 +29,17 @@ Case = tuple[Crash, ...]
 
 @dataclass(frozen=True)
 class Tried:
-    """A case, and what came of it."""
+    """A case, and what came of it.
+
+    Attributes:
+        reached: whether the process came by the point at which it was to die.
+        log: the last lines of what the processes said; of thousands of cases, no more is kept.
+    """
 
     case: Case
-    outcome: Outcome
+    reached: bool
     verdict: Verdict
+    log: Sequence[str]
 
     @property
     def name(self) -> str:
@@ -41,8 +50,7 @@ class Tried:
         """What one has to know to find out what went wrong; nothing, if nothing did."""
         if not self.verdict.findings:
             return ""
-        log = self.outcome.log.splitlines()[-40:]
-        return "\n  ".join([f"{self.name}:", *self.verdict.findings, *(f"| {line}" for line in log)])
+        return "\n  ".join([f"{self.name}:", *self.verdict.findings, *(f"| {line}" for line in self.log)])
 
 
 @dataclass(frozen=True)
@@ -105,33 +113,31 @@ async def try_all(
     Args:
         tell: is told of each as it ends.
     """
-    left = iter(cases)
 
-    async def play() -> None:
-        for case in left:
-            tell(await _try(stage, case))
+    async def play(case: Case) -> None:
+        tell(await _try(stage, case))
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(at_once):
-            group.create_task(play())
+    await abreast(play, cases, at_once)
 
 
 async def _try(stage: Stage, case: Case) -> Tried:
     """Play the scenario. How often a process comes by a point may differ from time to time: if it did not come by often
     enough to die, it is tried once more at what turned out to be the last passage, and then halfway there.
     """
-    tried, (*before, crash) = await _play(stage, case), case
+    (tried, seen), (*before, crash) = await _play(stage, case), case
     for share in (1, 2):
-        passages = tried.outcome.passages.get(crash.point)
-        if tried.outcome.reached or tried.verdict.findings or not passages:
+        passages = seen.get(crash.point)
+        if tried.reached or tried.verdict.findings or not passages:
             break
-        tried = await _play(stage, (*before, Crash(crash.point, max(1, passages // share))))
+        tried, seen = await _play(stage, (*before, Crash(crash.point, max(1, passages // share))))
     return tried
 
 
-async def _play(stage: Stage, case: Case) -> Tried:
+async def _play(stage: Stage, case: Case) -> tuple[Tried, Mapping[str, int]]:
+    """What came of the case, and how often its last process came by each point."""
     outcome = await stage.play(*case)
-    return Tried(case, outcome, judge(outcome.evidence))
+    log = outcome.log.splitlines()[-MOST_LINES:]
+    return Tried(case, outcome.reached, judge(outcome.evidence), log), outcome.passages
 
 
 def _crashes(passages: Mapping[str, int]) -> list[Crash]:

@@ -14,7 +14,7 @@ from core.inbound import Inbound
 from core.sessions.history import is_user_message
 from core.sessions.service import SessionService
 from core.store.database import Database
-from core.store.schema import inbox, messages, sessions, turns
+from core.store.schema import errands, inbox, messages, sessions, turns
 from core.tokens import TokenCounter
 from tests.chaos.till import RECORD
 
@@ -60,10 +60,12 @@ async def accepted(database: Database) -> list[tuple[str, str, str]]:
 async def unended(database: Database) -> list[str]:
     """What is still to be done, or was forgotten."""
     under_way = sa.select(turns.c.session, turns.c.state).where(turns.c.state.not_in(["done", "failed", "cancelled"]))
-    waiting = sa.select(inbox.c.session).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
+    waiting = sa.select(inbox).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
+    undone = sa.select(errands.c.key)  # somebody was told that it is being done
     async with database.read() as connection:
         left = [f"a turn of {row.session} is {row.state}" for row in await connection.execute(under_way)]
-        return left + [f"a message of {row.session} waits" for row in await connection.execute(waiting)]
+        left += [f"{row.kind} {row.event_key} of {row.session} waits" for row in await connection.execute(waiting)]
+        return left + [f"{row.key} is left undone" for row in await connection.execute(undone)]
 
 
 async def stored(database: Database) -> list[tuple[str, str, str]]:

@@ -27,7 +27,7 @@ def _line(name: str, points: int, come_by: int, tried: Sequence[Tried]) -> str:
 
 def _figures(tried: Sequence[Tried]) -> Iterator[int]:
     yield len(tried)
-    yield sum(one.outcome.reached for one in tried)
+    yield sum(one.reached for one in tried)
     ends = Counter(end for one in tried for end in one.verdict.ends.values())
     yield from (ends[end] for end in ("answered", "apology", "unheard"))
     yield sum(bool(one.verdict.findings) for one in tried)
