@@ -70,7 +70,7 @@ class ScriptedProvider:
 
 
 def adapter(provider: ScriptedProvider) -> ModelAdapter:
-    return ModelAdapter(model="scripted", provider=provider, idle_seconds=5)
+    return ModelAdapter(model="scripted", provider=provider, idle_seconds=30)
 
 
 def team(provider: ScriptedProvider, *members: str, guarded: bool = True) -> App:

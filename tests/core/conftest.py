@@ -1,21 +1,24 @@
 """What the core's tests stand on: a database that can be told to fail, and the rooms around it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core import clock
 from core.agents import Agent, Agents
 from core.errors import StoreError
 from core.inbound import Inbound
 from core.inbox import Inbox
 from core.lease import Lease
 from core.store.database import Database
+from core.store.schema import workers
 from core.store.statement import Statement
 from core.turn import Turn
 from core.turns import Turns
@@ -98,6 +101,24 @@ async def worker_on(database: Faulty, *, seconds: float = 30) -> Turns:
     await lease.take()
     agents = Agents("app", {"app": Agent("app", MODELS)})
     return Turns(database, lease, agents, pauses=(0.001, 0.001), locate=located)
+
+
+Passes = Callable[[Database, float], Awaitable[None]]
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
+    """Lets so many seconds of all leases pass, and of those who have them, without waiting for that."""
+    now, passed = clock.now, 0.0
+    monkeypatch.setattr(clock, "now", lambda: now() + passed)
+
+    async def passes(database: Database, seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+        async with database.write() as connection:
+            await connection.execute(sa.update(workers).values(lease=workers.c.lease - seconds))
+
+    return passes
 
 
 async def done(turns: Turns, turn: Turn) -> None:

@@ -186,7 +186,7 @@ async def test_of_what_is_late_one_that_cannot_be_shown_keeps_no_other_from_it(
         raise SurfaceError("the channel is archived")
 
     watching = asyncio.create_task(approvals.watch(show))
-    await asyncio.wait_for(both.wait(), 5)
+    await asyncio.wait_for(both.wait(), 30)
     watching.cancel()
     await asyncio.wait([watching])
     assert sorted(shown) == ["one", "two"]

@@ -183,9 +183,9 @@ async def test_of_300_turns_the_names_and_decisions_of_the_first_are_known_at_th
     sizes, times = list[int](), list[float]()
     for number in range(1, 301):
         if number % 30 in (1, 0):
-            began = time.perf_counter()
+            began = time.process_time()  # whatever else the machine does
             await talk.ask(FACTS.get(number, f"number {number}: what about the weather?"))
-            times.append(time.perf_counter() - began)
+            times.append(time.process_time() - began)
             sizes.append(len(str(talk.asked[-1].body)))
         else:
             await talk.chat(FACTS.get(number, f"number {number}: is it warm?"), f"{number}: it is")
@@ -273,9 +273,9 @@ async def test_it_is_given_up_when_a_new_turn_comes_and_done_when_that_has_ended
     talk.compaction._summarizer.sum_up = waits  # type: ignore[method-assign, assignment]
     assert talk.last is not None
     talk.compaction.offer(talk.last)
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(begun.wait(), 30)
     talk.compaction._summarizer.sum_up = held  # type: ignore[method-assign]
-    await asyncio.wait_for(talk.ask("and now?"), 10)
+    await asyncio.wait_for(talk.ask("and now?"), 30)
     (found,) = await talk.summaries()
     text = found.content
     assert FACTS[1] in text

@@ -191,7 +191,7 @@ async def test_who_waits_for_the_claim_to_be_committed_is_refused_then(
         waiting = [asyncio.ensure_future(write) for write in writes]
         done, _ = await asyncio.wait(waiting, timeout=0.1)
         assert not done
-    outcomes = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
+    outcomes = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 30)
     assert [type(outcome) for outcome in outcomes] == [TurnLostError] * 3
     assert (await count(database, messages), await count(database, tool_calls)) == (0, 0)
 
@@ -212,7 +212,7 @@ async def test_of_two_workers_exactly_one_begins_a_tool(database: Slow, turns: T
         other, again = await taken(turns, database)
         begun.append(await journal.begin(call(other, again)) is None)
 
-    await asyncio.wait_for(asyncio.gather(former(), new()), 10)
+    await asyncio.wait_for(asyncio.gather(former(), new()), 30)
     assert sorted(begun) == [False, True]
 
 

@@ -358,11 +358,11 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
     loaded.keep_to(office.turns.fence(turn))
     forgetting = Forgetting(database, PRICES)
     gone = asyncio.create_task(forgetting.forget(Wish(session=ALONE)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (await office.turns.running()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
     await office.turns.end(turn, "cancelled", error="reset")
-    await asyncio.wait_for(gone, 10)
+    await asyncio.wait_for(gone, 30)
     said = Event(author="user", invocation_id=turn.id, content=types.UserContent("vermilion umbrella"))
     with pytest.raises(Exception, match=re.escape(ALONE) + "|another worker"):
         await office.service.append_event(loaded, said)
@@ -378,18 +378,18 @@ async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forg
     await office.inbox.accept(inbound("my vermilion umbrella", session=SHARED, author="U0ZOFIA"))
     await office.inbox.accept(inbound("tea?", session=SHARED, author="U0GRACE"))
     gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA")))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (await office.turns.running()).get(turn.id) != "stop":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
     await office.turns.end(turn, "cancelled", error="stop")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not (claimed := await office.turns.claim(1)):  # noqa: ASYNC110 - what is locked is passed over
             await asyncio.sleep(0.01)
     (following,) = claimed
     assert [message.text for message in following.messages] == ["tea?"]
     loaded = await office.session(SHARED)
     loaded.keep_to(office.turns.fence(following))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         # as a worker looks
         while not gone.done() and (await office.turns.running()).get(following.id) != "stop":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -397,7 +397,7 @@ async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forg
         reply = replied("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})
         await office.service.append_event(loaded, reply)
         await office.turns.end(following, "cancelled", error="stop")
-    await asyncio.wait_for(gone, 10)
+    await asyncio.wait_for(gone, 30)
     assert await office.holds("vermilion umbrella", "U0ZOFIA") == []
 
 

@@ -180,7 +180,7 @@ async def served(script: Path, unused_tcp_port: int) -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(script), str(unused_tcp_port), stderr=asyncio.subprocess.DEVNULL
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while True:
             with contextlib.suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", unused_tcp_port)

@@ -120,7 +120,7 @@ async def test_a_cancelled_tool_is_no_failed_one(converse: Converse, caplog: pyt
     provider = ScriptedProvider(calls("wait"), "never said")
     conversation = await converse(provider, tools=[Tool("wait", "Waits.", wait)])
     listening = asyncio.create_task(conversation.reply("Wait."))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await begun.wait()
         listening.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -232,7 +232,7 @@ async def test_what_was_cancelled_has_begun_and_not_ended(converse: Converse, en
     tools = [Tool("wait", "Waits.", wait), Tool("look", "Looks.", lambda _arguments: "seen")]
     conversation = await converse(provider, tools=tools)
     listening = asyncio.create_task(conversation.reply("Wait."))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await begun.wait()
         await ended.wait()
     listening.cancel()
@@ -336,7 +336,7 @@ def stuck_beside(converse: Converse, ended: asyncio.Event) -> Beside:
         provider = ScriptedProvider(step, "Done.")
         conversation = await converse(provider, tools=[Tool("wait", "Waits.", wait), tool])
         running = asyncio.create_task(conversation.events("Go.", run_id="run-1"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await begun.wait()
             await ended.wait()
         running.cancel()
@@ -399,7 +399,7 @@ async def test_a_marked_function_runs_again_where_another_is_said_to_be_interrup
     provider = ScriptedProvider(calls("look"), "Done.")
     conversation = await converse(provider, tools=[look])
     running = asyncio.create_task(conversation.events("Go.", run_id="run-1"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await begun.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -84,7 +84,7 @@ in_either_order = pytest.mark.usefixtures("either_first")
 async def broken_off(talk: Conversation, *stuck: Used) -> None:
     """A run that ends while tools are at work."""
     running = asyncio.create_task(talk.events("go", run_id="run-1"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         for used in stuck:
             await used.stuck.wait()
         running.cancel()
@@ -95,7 +95,7 @@ async def broken_off(talk: Conversation, *stuck: Used) -> None:
 async def taken_up(talk: Conversation) -> str:
     async with talk.database.write() as connection:
         await reopen(connection, SESSION, "run-1")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         return (await talk.events("go", run_id="run-1"))[-1].text
 
 

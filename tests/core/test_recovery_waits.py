@@ -75,7 +75,7 @@ async def questions(talk: Conversation) -> list[types.FunctionCall]:
 async def taken_up(talk: Conversation) -> str:
     async with talk.database.write() as connection:
         await reopen(connection, SESSION, "run-1")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         return (await talk.events("go", run_id="run-1"))[-1].text
 
 
@@ -116,7 +116,7 @@ async def test_an_allowed_call_that_was_interrupted_is_not_made_again(converse: 
     talk = await converse(root=till_of(provider, FunctionTool(till.pay, require_confirmation=True)))
     await talk.events("go", run_id="run-1")
     running = asyncio.create_task(decided(talk))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await till.begun.wait()
     running.cancel()
     with suppress(asyncio.CancelledError):

@@ -65,10 +65,10 @@ TWISTED.more = TWISTED
 )
 def test_it_is_json_of_bounded_size_and_soon(made: Callable[[], Any]) -> None:
     result = made()
-    begun = time.perf_counter()
+    begun = time.thread_time()  # whatever else the machine does
     said = json.dumps(told(result))
     assert len(said) < 4 * RESULT_LIMIT
-    assert time.perf_counter() - begun < 5
+    assert time.thread_time() - begun < 5
 
 
 def test_what_is_cut_says_so() -> None:

@@ -233,7 +233,7 @@ async def test_closing_early_cancels_the_model(converse: Converse) -> None:
     async with aclosing(conversation.stream("A story!")) as events:
         assert (await anext(events)).text == "Once upon"
         assert not provider.closed.is_set()
-    await asyncio.wait_for(provider.closed.wait(), 5)
+    await asyncio.wait_for(provider.closed.wait(), 20)
     assert [row.role for row in await conversation.rows()] == ["user"]
 
 
@@ -241,7 +241,7 @@ async def test_cancelling_who_listens_cancels_the_model(converse: Converse) -> N
     provider = ScriptedProvider([asyncio.Event(), Done()])
     conversation = await converse(provider)
     listening = asyncio.create_task(conversation.reply("A story!"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await provider.asked.wait()
         listening.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -319,7 +319,7 @@ async def test_a_step_that_never_comes_right_ends_in_the_last_error_below_what_w
 async def test_closing_in_a_wait_ends_it(converse: Converse) -> None:
     provider = ScriptedProvider([Text("Hel"), Failed(ProviderLimitError("busy", retry_after=30))], "never asked for")
     conversation = await persistent(converse, provider)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         async with aclosing(conversation.stream("Hi")) as events:
             assert (await anext(events)).text == "Hel"
             await provider.closed.wait()

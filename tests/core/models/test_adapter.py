@@ -64,7 +64,7 @@ async def respond(
 ) -> list[LlmResponse]:
     provider = FakeProvider(events, stalls=stalls)
     request.setdefault("contents", [types.UserContent("Hi")])
-    adapter = ModelAdapter(model="m", provider=provider, idle_seconds=0.1)
+    adapter = ModelAdapter(model="m", provider=provider, idle_seconds=0.1 if stalls else 30)
     try:
         return [response async for response in adapter.generate_content_async(LlmRequest(**request), stream)]
     finally:

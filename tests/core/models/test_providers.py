@@ -54,7 +54,7 @@ async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: Wired) -> No
     more = asyncio.Event()
     wire.server.then([Say("first"), Pause(more), Say("second")])
     request = Request("the-model", [Message("user", (Text("Hi"),))])
-    async with asyncio.timeout(5), aclosing(wire.stream(request)) as events:
+    async with asyncio.timeout(30), aclosing(wire.stream(request)) as events:
         assert await anext(events) == Text("first")
         more.set()
         assert await anext(events) == Text("second")

@@ -39,7 +39,7 @@ class Till:
 async def broken_off(run: Coroutine[Any, Any, object], *, at: asyncio.Event) -> None:
     """Run until `at`, and no further."""
     running = asyncio.create_task(run)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await at.wait()
         running.cancel()
         with suppress(asyncio.CancelledError):

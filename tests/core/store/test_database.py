@@ -84,7 +84,7 @@ async def test_what_will_not_pass_says_so(database: Faulty) -> None:
 
 async def test_statements_that_fail_together_spoil_nothing_for_the_others(database: Faulty) -> None:
     asked = [database.run(statement) for _ in range(8) for statement in (UNKNOWN, KEYS)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         told = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(one) for one in told] == [StoreError, list] * 8
     assert await keys(database) == []
@@ -94,7 +94,7 @@ async def test_statements_that_fail_together_spoil_nothing_for_the_others(databa
 async def test_what_is_written_together_is_stored_or_fails_by_itself(database: Faulty, statement: Statement) -> None:
     names = [f"k{number // 3}" for number in range(150)]  # of three that are called the same, one is stored
     asked = [database.run(statement, name=name, **{"as": 1}) for name in names]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         told = await asyncio.gather(*asked, return_exceptions=True)
     by_name = [sorted(type(one).__name__ for one in told[first : first + 3]) for first in range(0, 150, 3)]
     assert by_name == [["IntegrityError", "IntegrityError", "list"]] * 50
@@ -107,7 +107,7 @@ async def test_who_is_cancelled_while_others_write_spoils_nothing_for_them(datab
         await asyncio.sleep(0)
         for one in asked[::2]:
             one.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await asyncio.gather(*asked, return_exceptions=True)
     stored = await keys(database)
     assert {f"k{number}" for number in range(1, 60, 2)} <= set(stored)
@@ -222,7 +222,7 @@ async def test_a_server_that_hangs_holds_up_no_end(
     for backend in backends:
         os.kill(backend, signal.SIGSTOP)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await database.aclose()
     finally:
         for backend in backends:
@@ -250,7 +250,7 @@ async def test_a_server_that_can_only_be_read_is_told_with_what_to_do_and_found_
     try:
         await operator.execute(switch.format(name, "on"))
         await operator.execute(others.format(name))
-        async with asyncio.timeout(10):  # the connections that it had are gone
+        async with asyncio.timeout(30):  # the connections that it had are gone
             while (error := await refused(database)) is None or "ReadOnlySQLTransactionError" not in str(error):
                 pass
         assert "a DATABASE_URL of a server that" in str(error)
@@ -260,7 +260,7 @@ async def test_a_server_that_can_only_be_read_is_told_with_what_to_do_and_found_
         await operator.execute(switch.format(name, "off"))
         await operator.execute(others.format(name))
         await operator.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while await refused(database) is not None:
             pass
     await database.aclose()

@@ -115,6 +115,6 @@ async def test_processes_may_migrate_at_once(path: Path) -> None:
     command = [sys.executable, "-c", script, f"sqlite+aiosqlite:///{path}"]
     pipe = asyncio.subprocess.PIPE
     started = [await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe) for _ in range(3)]
-    ended = [await asyncio.wait_for(process.communicate(), 30) for process in started]
+    ended = [await asyncio.wait_for(process.communicate(), 100) for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], ended
     assert sum(b"0001" in out for out, _ in ended) == 1
