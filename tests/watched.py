@@ -33,7 +33,7 @@ class Watched(Database):
             if self._prepared[statement].writes:
                 self._tell()
 
-    async def until(self, look: Callable[[], Awaitable[T]], holds: Callable[[T], object], *, seconds: float = 20) -> T:
+    async def until(self, look: Callable[[], Awaitable[T]], holds: Callable[[T], object], *, seconds: float = 30) -> T:
         """What `look` finds, as soon as `holds` is true of it: it looks again whenever something was written.
 
         Raises:

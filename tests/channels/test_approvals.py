@@ -215,7 +215,7 @@ async def test_a_call_that_was_approved_is_made_once_whenever_the_process_dies(s
         await asked(talk)
         await talk.bot.settled(1)
         await talk.press(words.APPROVE)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await till.begun.wait()
         await talk.bot.restarted()
         await shows(talk, lambda found: found[-1] == "Perhaps.")

@@ -52,16 +52,16 @@ async def test_a_call_that_comes_too_often_is_made_again_however_often_that_is_s
 
 
 async def test_what_is_too_often_for_one_is_so_for_all_that_share_the_limit() -> None:
-    platform = Platform(PassingError("later", retry_after=0.3))
+    platform = Platform(PassingError("later", retry_after=1.0))
     time = asyncio.get_running_loop().time
     begun = time()
     first = asyncio.create_task(platform.call())
-    await asyncio.wait_for(platform.refused.wait(), 1)
+    await asyncio.wait_for(platform.refused.wait(), 30)
     assert await platform.call(key="another") == "sent"
-    assert time() - begun < 0.2
+    assert time() - begun < 0.9
     assert await platform.call(Priority.TICK) is None
     assert await platform.call() == "sent"
-    assert time() - begun >= 0.3
+    assert time() - begun >= 1.0
     assert await first == "sent"
 
 
@@ -73,7 +73,7 @@ async def test_what_is_of_use_soon_alone_is_not_waited_for_where_it_has_no_place
         begun = time()
         with pytest.raises(SurfaceError, match=r"^the platform's limit leaves no room for it in time$"):
             await platform.caller.call("read", platform.send, budget)
-        assert time() - begun < 1
+        assert time() - begun < 3
     assert platform.calls == 2
     with soon(4):
         assert await platform.call() == "sent"
@@ -136,11 +136,11 @@ async def test_a_call_that_is_not_wanted_any_more_is_not_made_again_and_takes_no
             assert await asyncio.create_task(platform.call(key="goes on by itself")) == "sent"
 
     showing = asyncio.create_task(show())
-    await asyncio.wait_for(platform.refused.wait(), 1)
+    await asyncio.wait_for(platform.refused.wait(), 30)
     await asyncio.sleep(0.05)
     assert not showing.done()
     is_wanted = False
-    await asyncio.wait_for(showing, 1)
+    await asyncio.wait_for(showing, 30)
     assert platform.calls == 2
     assert platform.caller.budget("another", WINDOW).left == 1.0
     assert await platform.call(key="another") == "sent"
@@ -161,7 +161,7 @@ async def test_of_many_calls_whose_places_are_free_at_one_moment_only_some_are_m
             count += 1
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         tasks.create_task(rounds())
         for _ in range(20):
             tasks.create_task(caller.call("post", send, caller.budget("key", WINDOW)))

@@ -64,7 +64,7 @@ async def test_an_edit_of_what_was_said_long_ago_or_calls_the_bot_anyway_is_no_q
 ) -> None:
     async with talking(sandbox, tmp_path, echo) as talk:
         stopped = await talk.say("stop")
-        await talk.bot.at_rest(0)
+        await says(talk, "There is no conversation of yours here that I remember.")
         await sandbox.edit("ada", stopped, f"{talk.bot.mention} stop now, please")
         monkeypatch.setattr(ear, "MOMENT", -1.0)
         monkeypatch.setattr(hearing, "MOMENT", -1.0)

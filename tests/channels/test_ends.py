@@ -38,7 +38,7 @@ async def ended(talk: Talk, count: int = 1) -> list[Any]:
 
 async def answered(talk: Talk) -> None:
     """Wait until the model has said all of an answer."""
-    await talk.bot.database.until(talk.bot.turn_rows, lambda rows: any(row.text for row in rows), seconds=5)
+    await talk.bot.database.until(talk.bot.turn_rows, lambda rows: any(row.text for row in rows))
 
 
 def retries(talk: Talk) -> list[bool]:
@@ -317,6 +317,7 @@ async def test_a_stop_hands_the_answer_over_and_a_time_limit_can_be_tried_again(
     async with talking(sandbox, tmp_path, fails_once(failure=[Stall()]), time_limit=0.5) as talk:
         await shows(talk, lambda found: words.TOO_LONG in found[-1])
         await talk.sandbox.wait_for(lambda: retries(talk) == [True])
+        talk.bot.answerer._time_limit = 60.0
         await talk.press(words.RETRY)
         await says(talk, "It is 42.")
 
@@ -325,7 +326,7 @@ async def test_a_model_that_says_nothing_for_too_long_ends_in_one_sentence_below
     sandbox: Any, tmp_path: Path
 ) -> None:
     async with talking(sandbox, tmp_path, fails_once(failure=[Say("Once"), Stall()])) as talk:
-        talk.bot.answerer._runtime.app.root_agent.model.idle_seconds = 0.5
+        talk.bot.answerer._runtime.app.root_agent.model.idle_seconds = 2.0
         await failed(talk)
         (row,) = await ended(talk)
         apology = words.ENGLISH.apology(ProviderSilentError.public, row.id)
@@ -335,7 +336,7 @@ async def test_a_model_that_says_nothing_for_too_long_ends_in_one_sentence_below
 
 async def test_a_platform_that_takes_its_time_holds_up_no_model(sandbox: Any, tmp_path: Path) -> None:
     async with talking(sandbox, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as talk:
-        sandbox.faults.delay(talk.calls["post"], 1.0)
+        sandbox.faults.delay(talk.calls["post"], 3.0)
         await talk.say("hi")
         await answered(talk)
         assert talk.replies() == [], "the platform has not taken the first call, and the model has said all"

@@ -175,13 +175,13 @@ async def test_a_place_that_was_waited_for_is_used_once_and_given_back_if_it_is_
 async def test_an_edit_that_was_given_up_and_comes_after_the_last_word_is_written_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(messages, "LATE", 0.05)
+    monkeypatch.setattr(messages, "LATE", 0.5)
     board, known = Board(), Known()
     board.loses = "half"
     await known.show(board, ["..."], Priority.TICK)
     assert not await known.show(board, ["half"], Priority.TICK)
     showing = asyncio.create_task(known.show(board, ["all of it"]))
-    await asyncio.wait_for(board.edited.wait(), 1)
+    await asyncio.wait_for(board.edited.wait(), 30)
     assert board.late is not None
     board.messages[board.late] = "half"
     assert await showing

@@ -268,7 +268,7 @@ class Wired:
             return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
 
 
-async def until(predicate: Callable[[], Any], *, seconds: float = 10) -> None:
+async def until(predicate: Callable[[], Any], *, seconds: float = 30) -> None:
     """Return as soon as it holds: for what the sandbox does not see."""
     async with asyncio.timeout(seconds):
         while not predicate():  # noqa: ASYNC110 (it holds without a word)

@@ -198,7 +198,7 @@ async def running(
         finally:
             await bot.channel.stop()
             await bot.worker.stop(grace)
-            await asyncio.wait_for(work, 5)
+            await asyncio.wait_for(work, 30)
 
 
 def echo(asked: Any) -> str:

@@ -181,7 +181,7 @@ async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answer
             failing_inbox(patch, 1_000_000)
             question = await bot.ask("ada", "general", "two")
             await until(lambda: "a message cannot be kept yet" in caplog.text)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await bot.channel.stop()
     assert bot.texts(question) == []
     async with running(server, tmp_path, echo) as bot:
@@ -242,7 +242,7 @@ async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> N
                 await server.drop_sockets()
                 await server.wait_connected()
             gc.collect()
-        await until(lambda: asyncio.all_tasks() == before, seconds=1)
+        await until(lambda: asyncio.all_tasks() == before, seconds=5)
 
 
 async def test_a_stop_is_seen_by_discord_as_one(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ async def test_a_stop_does_not_wait_for_a_discord_that_says_nothing(
         server.faults.delay("GET /gateway/bot", 30)
         starting = asyncio.create_task(bot.channel.start())
         await server.wait_for(lambda: bot.calls("GET /gateway/bot"))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(20):
             await bot.channel.stop()
         starting.cancel()
         await asyncio.wait([starting])
@@ -310,10 +310,10 @@ async def test_the_model_is_never_held_up(
 
     monkeypatch.setattr(Turns, "answered", keep)
     async with running(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:
-        server.faults.delay(PATCH, 3)
+        server.faults.delay(PATCH, 6)
         question = await bot.ask("ada", "general", "a long one")
         await server.wait_for(lambda: bot.calls(PATCH))
-        await until(lambda: kept, seconds=2.5)
+        await until(lambda: kept)
         assert [call.status for call in bot.calls(PATCH)] == [0]
         await bot.says(question, story.strip())
 

@@ -29,11 +29,11 @@ async def test_the_end_of_an_answer_that_took_long_is_told_to_who_asked_once(
 ) -> None:
     go_on = asyncio.Event()
     async with running(
-        server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], "at once", ping_after=1
+        server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], "at once", ping_after=3
     ) as bot:
         question = await bot.ask("ada", "general", "one")
         await bot.says(question, "half,")
-        await asyncio.sleep(1)
+        await asyncio.sleep(3)
         go_on.set()
         ping = await server.wait_for(lambda: [m for m in bot.own("general") if m.pings])
         assert [(m.text, m.reply_to, m.pings) for m in ping] == [

@@ -141,5 +141,5 @@ async def running(
         finally:
             await channel.stop()
             await bot.worker.stop(grace)
-            await asyncio.wait_for(work, 5)
+            await asyncio.wait_for(work, 30)
             await channel.aclose()

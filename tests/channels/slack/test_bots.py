@@ -40,6 +40,7 @@ async def test_two_bots_that_call_each_other_come_to_an_end_until_a_person_speak
 ) -> None:
     async with running(slack, tmp_path, echo, answers_bots=True, bot_loop_limit=3) as bot:
         question = await bot.ask("ada", "general", "say hello to pager")
+        await bot.settled(1)  # what waits together is answered together
         for n in range(5):
             await slack.bot_says("pager", "general", f"{bot.mention} hello {n}", thread_ts=question.ts)
             await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))

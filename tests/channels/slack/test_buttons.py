@@ -129,7 +129,7 @@ async def test_a_press_is_acknowledged_at_once_whatever_the_database_does(
         monkeypatch.setattr(Inbox, "again", slow)
         monkeypatch.setattr(Feedback, "give", slow)
         for label in (words.REGENERATE, words.GOOD):
-            assert await asyncio.wait_for(slack.press("ada", answer, answer.buttons[label]), 1)
+            assert await asyncio.wait_for(slack.press("ada", answer, answer.buttons[label]), 30)
         back.set()
         await slack.wait_for(lambda: sum(StoreError.public in text for text in bot.texts(question)) == 2)
 

@@ -82,7 +82,7 @@ async def test_an_event_is_acknowledged_only_when_it_is_kept(tmp_path: Path, mon
         return await accept(self, inbound)
 
     monkeypatch.setattr(Inbox, "accept", failing)
-    async with SlackSandbox(speed=20) as slack, running(slack, tmp_path, echo) as bot:
+    async with SlackSandbox(speed=2) as slack, running(slack, tmp_path, echo) as bot:
         question = await slack.say("ada", slack.open_dm("ada"), "hello")
         await slack.wait_for(lambda: len(slack.envelopes) >= 2)
         assert slack.envelopes[0].acknowledged_at is None
@@ -213,7 +213,7 @@ async def test_a_reply_begins_at_once_and_goes_on_in_the_language_of_who_asks_wh
     slack.add_user("minsu", locale="ko-KR")
     go_on = asyncio.Event()
     async with running(slack, tmp_path, [Pause(go_on), Say("  ")]) as bot:
-        slack.faults.delay("users.info", 0.4)
+        slack.faults.delay("users.info", 2.0)
         question = await bot.ask("minsu", "general", "안녕?")
         await bot.shows(question, lambda texts: words.PLACEHOLDER in texts)
         placeholder = bot.thread(question)[1]

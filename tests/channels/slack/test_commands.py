@@ -256,7 +256,7 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
         await bot.settled(1)
         monkeypatch.setattr(Commands, "run", dies)
         giving = asyncio.create_task(slack.command("ada", "general", word))
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), 30)
     giving.cancel()
     await asyncio.wait([giving])
     monkeypatch.setattr(Commands, "run", tells)
@@ -265,6 +265,6 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
         await slack.say("ada", "general", f"{bot.mention} which colour?", thread_ts=one.ts)
         await bot.shows(one, lambda texts: texts[-1].startswith("It is"))
         asked.set()
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 30)
         go_on.set()
         assert [row.state for row in await bot.settled(2)] == ["done", "done"]

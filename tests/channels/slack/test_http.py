@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from channels.slack import http, proof
+from channels.slack import channel, http, proof
 from core.errors import StoreError
 from core.inbox import Inbox
 from sandbox.slack import File, SlackSandbox
@@ -74,15 +74,16 @@ async def test_who_sends_no_end_of_a_request_is_not_waited_for(
         monkeypatch.setattr(http, "ANSWER_SECONDS", 0.1)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(bot.address.rpartition(":")[2]))
         writer.write(f"POST {http.PATH} HTTP/1.1\r\nHost: bot\r\nContent-Length: 100\r\n\r\n{{".encode())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert b" 408 " in await reader.readline()
         writer.close()
 
 
 @HTTP
 async def test_files_are_read_even_if_the_mention_comes_before_the_message_that_has_them(
-    slack: SlackSandbox, tmp_path: Path
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(channel, "FILES_SECONDS", 2.0)
     async with running(slack, tmp_path, echo) as bot:
         await bot.ask("ada", "general", "one", files=[File("F1", "plan.txt", b"on Monday")])
         await bot.settled(1)
@@ -115,7 +116,7 @@ async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
         return await accept(self, inbound)
 
     monkeypatch.setattr(Inbox, "accept", accepting)
-    async with SlackSandbox(speed=5) as slack:
+    async with SlackSandbox(speed=2) as slack:
         slack.socket_mode = False
         async with running(slack, tmp_path, echo) as bot:
             question = await bot.ask("ada", "general", "one")
@@ -173,7 +174,7 @@ async def test_a_stop_breaks_off_what_is_not_taken_in_time(
     async with running(slack, tmp_path, echo) as bot:
         monkeypatch.setattr(Inbox, "accept", hanging)
         await bot.ask("ada", "general", "one")
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), 30)
         await bot.channel.stop()
         assert broken.is_set()
 

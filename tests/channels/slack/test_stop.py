@@ -74,7 +74,7 @@ async def test_told_of_twice_it_stops_nothing_that_was_said_since(
 
         monkeypatch.setattr(Conversations, "stop", stopping)
         await slack.redeliver(stopped)
-        await asyncio.wait_for(again.wait(), 5)
+        await asyncio.wait_for(again.wait(), 30)
         go_on.set()
         await bot.shows(later, lambda texts: any("It is blue." in text for text in texts))
         rows = await bot.settled(2)

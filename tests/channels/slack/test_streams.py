@@ -235,11 +235,11 @@ async def test_a_long_reply_goes_on_in_the_next_stream(on: Streamed) -> None:
 async def test_a_stream_that_nears_its_end_is_stopped_and_edited_from_then_on(
     slack: SlackSandbox, web: AsyncWebClient
 ) -> None:
-    on = Streamed(slack, web, await slack.say("ada", "general", "question"), Streams("native", lifetime=0.2))
+    on = Streamed(slack, web, await slack.say("ada", "general", "question"), Streams("native", lifetime=2.0))
     with on.surface.live():
         await on.begin()
         await on.show("before")
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(2.0)
         await on.show("before and")
         await on.show("before and after")
         assert on.calls() == ["startStream", "appendStream", "stopStream", "update", "update"]

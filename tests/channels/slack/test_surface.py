@@ -277,10 +277,9 @@ async def test_nothing_that_the_model_says_pings_anyone_wherever_it_is_cut(on: S
 async def test_a_receipt_is_given_and_taken_back_and_its_faults_hold_nothing_up(on: Shown) -> None:
     on.receipts.give(on.address)
     await on.slack.wait_for(lambda: on.question.reactions.get("eyes") == [on.slack.bot_user_id])
-    on.slack.faults.delay("reactions.remove", 0.2)
-    begun = asyncio.get_running_loop().time()
+    on.slack.faults.delay("reactions.remove", 1.0)
     await on.surface.begun()
-    assert asyncio.get_running_loop().time() - begun < 0.1
+    assert on.question.reactions
     await on.slack.wait_for(lambda: not on.question.reactions)
     await on.receipts.settle(1)
     on.slack.faults.fail("reactions.add", error="no_permission")

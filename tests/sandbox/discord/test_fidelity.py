@@ -172,7 +172,7 @@ async def test_every_reply_event_and_request_has_the_shape_that_discord_specifie
     await walk_through_the_api(server, bot)
     await walk_through_the_interactions(server)
     await server.drop_sockets()
-    await asyncio.wait_for(bot.resumed.wait(), 5)
+    await asyncio.wait_for(bot.resumed.wait(), 30)
 
     found = [fault for call in server.calls for fault in (*faults_of_request(call), *faults_of_reply(call))]
     found += [fault for event in server.events for fault in faults_of_event(event)]

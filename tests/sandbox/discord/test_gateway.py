@@ -56,7 +56,7 @@ async def test_what_was_said_while_the_line_was_cut_is_told_on_resuming(server: 
     await server.drop_sockets()
     assert server.connected == 0
     await server.say("ada", "general", "meanwhile")
-    await asyncio.wait_for(bot.resumed.wait(), 5)
+    await asyncio.wait_for(bot.resumed.wait(), 30)
     await server.say("ada", "general", "after")
     assert await hear(bot, 2) == ["meanwhile", "after"]
     (session,) = server.sessions
@@ -66,7 +66,7 @@ async def test_what_was_said_while_the_line_was_cut_is_told_on_resuming(server: 
 async def test_who_is_asked_to_connect_anew_resumes(server: DiscordSandbox, bot: Bot) -> None:
     await server.refresh_sockets()
     await server.say("ada", "general", "meanwhile")
-    await asyncio.wait_for(bot.resumed.wait(), 5)
+    await asyncio.wait_for(bot.resumed.wait(), 30)
     assert await hear(bot, 1) == ["meanwhile"]
     assert len(server.sessions) == 1
 
@@ -76,7 +76,7 @@ async def test_a_dead_line_is_noticed_by_missing_acknowledgements(connect: Conne
         bot = await connect(server, bot=Bot(intents_of("message_content"), heartbeat_timeout=0.5))
         await server.freeze_sockets()
         await server.say("ada", "general", "into the void")
-        await asyncio.wait_for(bot.resumed.wait(), 5)
+        await asyncio.wait_for(bot.resumed.wait(), 30)
         assert await hear(bot, 1) == ["into the void"]
         await bot.close()
 
@@ -96,7 +96,7 @@ async def test_a_session_that_cannot_be_resumed_is_begun_anew_and_has_lost_what_
 
 async def test_an_invalid_session_is_resumed_only_where_that_is_said(server: DiscordSandbox, bot: Bot) -> None:
     await server.invalidate_sessions(resumable=True)
-    await asyncio.wait_for(bot.resumed.wait(), 5)
+    await asyncio.wait_for(bot.resumed.wait(), 30)
     assert len(server.sessions) == 1
     await server.invalidate_sessions()
     await server.wait_for(lambda: len(server.sessions) == 2 and server.connected)
@@ -113,18 +113,18 @@ async def test_a_session_that_was_left_alone_too_long_cannot_be_resumed(
 
 
 async def test_what_is_slow_comes_late_and_in_order(server: DiscordSandbox, bot: Bot) -> None:
-    server.faults.slow(0.2)
+    server.faults.slow(1.0)
     began = monotonic()
     for number in range(5):
         await server.say("ada", "general", str(number))
     assert await hear(bot, 5) == ["0", "1", "2", "3", "4"]
-    assert 0.2 <= monotonic() - began < 0.9
+    assert 1.0 <= monotonic() - began < 4.5
 
 
 async def test_handshakes_are_refused_on_request_and_tried_again(server: DiscordSandbox, bot: Bot) -> None:
     server.faults.refuse_handshakes(1)
     await server.drop_sockets()
-    await asyncio.wait_for(bot.resumed.wait(), 10)
+    await asyncio.wait_for(bot.resumed.wait(), 30)
     assert server.connected == 1
 
 
@@ -147,7 +147,7 @@ async def test_an_intent_that_is_not_switched_on_ends_the_start(
     point_at(server, monkeypatch)
     bot = Bot(intents_of("message_content"))
     with pytest.raises(discord.PrivilegedIntentsRequired):
-        await asyncio.wait_for(bot.start(server.bot_token), 10)
+        await asyncio.wait_for(bot.start(server.bot_token), 30)
     await bot.close()
     assert server.sessions == []
 
@@ -181,7 +181,7 @@ async def test_a_bot_hears_itself_edits_deletions_other_bots_and_the_system(serv
 
 
 async def told(socket: aiohttp.ClientWebSocketResponse) -> Any:
-    return json.loads((await socket.receive(5)).data)
+    return json.loads((await socket.receive(30)).data)
 
 
 async def hello(session: aiohttp.ClientSession, server: DiscordSandbox) -> aiohttp.ClientWebSocketResponse:
@@ -214,7 +214,7 @@ async def test_who_does_not_keep_to_the_rules_is_cut_off_with_the_code_for_it(
             if isinstance(frame, dict) and isinstance(frame.get("d"), dict) and frame["d"].get("token") == "":
                 frame["d"]["token"] = server.bot_token
             await socket.send_str(frame if isinstance(frame, str) else json.dumps(frame))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             async for _ in socket:
                 pass
         assert socket.close_code == code
@@ -257,7 +257,7 @@ async def test_the_bot_is_seen_for_a_while_after_it_broke_off_unless_it_hid_befo
     bot = await connect(server)
     await server.drop_sockets()
     assert server.is_online
-    await asyncio.wait_for(bot.resumed.wait(), 5)
+    await asyncio.wait_for(bot.resumed.wait(), 30)
     await bot.change_presence(status=discord.Status.invisible)
     await server.wait_for(lambda: server.sessions[0].status == "invisible")
     assert not server.is_online

@@ -125,7 +125,7 @@ async def test_an_answer_that_is_late_is_discords_own_and_the_bots_comes_to_noth
     assert (shown.text, shown.author.name) == ("The application did not respond", "discord")
     assert shown.ephemeral_to == hasty.people["ada"]
     assert [message.text for message in hasty.messages("general")] == ["The application did not respond"]
-    refused = await asyncio.wait_for(bot.errors.get(), 5)
+    refused = await asyncio.wait_for(bot.errors.get(), 30)
     assert isinstance(refused, discord.NotFound)
     assert refused.code == 10062
 

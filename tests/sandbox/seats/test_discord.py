@@ -207,7 +207,7 @@ async def test_a_button_is_pressed_by_what_is_on_it(
     await discord_bot.place(server, "general").send("It failed.", view=Ask(timeout=None))
     assert here(desk) == ["parley: It failed.\n[ Again ]"]
     assert await enter(desk, "/as grace", "/press AG") == ""
-    assert await asyncio.wait_for(pressed, 5) == "grace"
+    assert await asyncio.wait_for(pressed, 30) == "grace"
 
 
 async def test_what_one_said_is_edited_and_deleted_and_a_file_comes_along(

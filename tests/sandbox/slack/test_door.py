@@ -91,7 +91,7 @@ async def test_a_failure_on_request_has_no_effect(slack: SlackSandbox, client: A
 
 async def test_a_delayed_call_takes_effect_later(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
     ts = (await client.chat_postMessage(channel=general, text="0"))["ts"]
-    slack.faults.delay("chat.update", 0.2)
+    slack.faults.delay("chat.update", 1.0)
     late = asyncio.create_task(client.chat_update(channel=general, ts=ts, text="sent first"))
     await slack.wait_for(lambda: slack.calls[-1].method == "chat.update")
     await client.chat_update(channel=general, ts=ts, text="sent second")

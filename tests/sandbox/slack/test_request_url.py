@@ -39,35 +39,35 @@ async def app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[tupl
         await runner.cleanup()
 
 
-async def test_an_event_comes_until_it_is_taken_and_says_how_often_it_came(fast: SlackSandbox) -> None:
-    async with app(fast, web.Response(status=500)) as (url, seen):
-        await fast.requests.verify(url)
-        await fast.say("ada", "general", "hi")
-        await fast.wait_for(lambda: len(seen) == 3 and fast.envelopes[-1].acknowledged_at)
+async def test_an_event_comes_until_it_is_taken_and_says_how_often_it_came(slack: SlackSandbox) -> None:
+    async with app(slack, web.Response(status=500)) as (url, seen):
+        await slack.requests.verify(url)
+        await slack.say("ada", "general", "hi")
+        await slack.wait_for(lambda: len(seen) == 3 and slack.envelopes[-1].acknowledged_at)
         assert "X-Slack-Retry-Num" not in seen[1].headers
         again = {name: seen[2].headers[f"X-Slack-Retry-{name}"] for name in ("Num", "Reason")}
         assert again == {"Num": "1", "Reason": "http_error"}
 
 
-async def test_who_asks_for_no_retry_gets_none_and_who_says_back_nothing_is_no_app(fast: SlackSandbox) -> None:
-    async with app(fast, web.Response(status=500, headers={"X-Slack-No-Retry": "1"})) as (url, seen):
+async def test_who_asks_for_no_retry_gets_none_and_who_says_back_nothing_is_no_app(slack: SlackSandbox) -> None:
+    async with app(slack, web.Response(status=500, headers={"X-Slack-No-Retry": "1"})) as (url, seen):
         with pytest.raises(ValueError, match="challenge"):
-            await fast.requests.verify(f"{url}nowhere")
-        await fast.requests.verify(url)
-        await fast.say("ada", "general", "one")
-        await fast.wait_for(lambda: len(seen) == 2)
-        await fast.say("ada", "general", "two")
-        await fast.wait_for(lambda: len(seen) == 3 and fast.envelopes[-1].acknowledged_at)
-        assert len(fast.envelopes) == 2
+            await slack.requests.verify(f"{url}nowhere")
+        await slack.requests.verify(url)
+        await slack.say("ada", "general", "one")
+        await slack.wait_for(lambda: len(seen) == 2)
+        await slack.say("ada", "general", "two")
+        await slack.wait_for(lambda: len(seen) == 3 and slack.envelopes[-1].acknowledged_at)
+        assert len(slack.envelopes) == 2
 
 
-async def test_a_command_comes_as_a_form_and_is_answered_with_it(fast: SlackSandbox) -> None:
-    async with app(fast, web.json_response({"text": "done"})) as (url, seen):
-        await fast.requests.verify(url)
-        (shown,) = await fast.command("ada", "general", "/reset", "a&b")
+async def test_a_command_comes_as_a_form_and_is_answered_with_it(slack: SlackSandbox) -> None:
+    async with app(slack, web.json_response({"text": "done"})) as (url, seen):
+        await slack.requests.verify(url)
+        (shown,) = await slack.command("ada", "general", "/reset", "a&b")
         assert shown.text == "done"
         form = parse_qs((await seen[-1].read()).decode())
-        assert (form["command"], form["text"], form["team_id"]) == (["/reset"], ["a&b"], [fast.team_id])
+        assert (form["command"], form["text"], form["team_id"]) == (["/reset"], ["a&b"], [slack.team_id])
 
 
 async def test_a_code_is_good_once_and_a_token_until_the_app_is_uninstalled(slack: SlackSandbox) -> None:

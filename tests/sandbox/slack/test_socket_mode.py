@@ -31,7 +31,7 @@ class Heard:
 
     async def all(self, count: int) -> list[dict[str, Any]]:
         """Bolt acknowledges before it calls the listener: so an acknowledgement is too early to look."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(self.bodies) < count:
                 self._more.clear()
                 await self._more.wait()
@@ -159,7 +159,7 @@ async def test_what_a_dead_socket_had_not_acknowledged_goes_to_the_next_one(
 
     handler.client.socket_mode_request_listeners[:] = [deaf]
     await slack.say("ada", "general", "hello")
-    await asyncio.wait_for(arrived.wait(), 5)
+    await asyncio.wait_for(arrived.wait(), 30)
     handler.client.socket_mode_request_listeners[:] = handled
     await slack.drop_sockets()
     await heard.all(1)
@@ -211,7 +211,7 @@ async def test_a_socket_that_does_not_follow_is_closed(fast: SlackSandbox) -> No
         await fast.refresh_sockets("warning")
         assert (await ws.receive_json())["reason"] == "warning"
         assert fast.connected == 0
-        assert (await ws.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+        assert (await ws.receive(timeout=30)).type is aiohttp.WSMsgType.CLOSE
 
 
 async def test_a_ticket_is_good_for_one_handshake(slack: SlackSandbox) -> None:

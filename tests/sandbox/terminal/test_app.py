@@ -36,7 +36,7 @@ def seen(screen: Screen) -> str:
 
 async def until(screen: Screen, condition: Callable[[], object]) -> None:
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not condition():
                 await screen.pause()
                 await asyncio.sleep(0.01)
@@ -128,7 +128,7 @@ async def test_a_mention_in_a_channel_reaches_the_bot_and_its_answer_is_shown_be
     await enter(screen, "/channel general")
     await sees(screen, "ada → #general")
     await enter(screen, "@parley why < 1?")
-    channel, ts = await asyncio.wait_for(bot.mentions.get(), 5)
+    channel, ts = await asyncio.wait_for(bot.mentions.get(), 30)
     assert slack.messages("general")[0].text == "@parley why < 1?"
     await bot.posts(channel, "So it is", ts)
     await sees(screen, "@parley why < 1?", "↳ 1 reply", "So it is")
@@ -401,5 +401,5 @@ async def test_it_is_left_by_a_key_or_a_word(slack: SlackSandbox, keys: list[str
         await pilot.press(*keys)
 
     app = Terminal(SlackPlatform(slack), notices=[])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await app.run_async(headless=True, auto_pilot=leave)

@@ -19,7 +19,7 @@ from sandbox.terminal.lines import read_lines, run_lines
 from sandbox.terminal.replies import Pace
 from tests.sandbox.terminal.conftest import Bot, DiscordBot
 
-QUICK = Pace(quiet=0.1, longest_quiet=0.2, patience=2, limit=10)
+QUICK = Pace(quiet=0.5, longest_quiet=1.0, patience=5, limit=30)
 
 
 async def each(*lines: str) -> AsyncIterator[str]:
@@ -178,7 +178,7 @@ async def test_one_goes_from_platform_to_platform(
 async def test_who_speaks_on_one_platform_alone_does_not_wait_for_the_other(
     slack: SlackSandbox, server: DiscordSandbox, answering: Bot
 ) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         assert await written(slack, "/channel random", "one", server=server) == ["[Slack #random 1 ada] one"]
 
 

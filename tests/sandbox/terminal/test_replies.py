@@ -5,6 +5,7 @@ import pytest
 
 from sandbox.seats.view import Happening, Kind, Message
 from sandbox.terminal.replies import Pace, Replies
+from tests.clock import FastLoop
 
 QUICK = Pace(quiet=0.05, longest_quiet=0.2, patience=0.3, limit=5)
 
@@ -123,17 +124,22 @@ async def test_what_the_platform_calls_pending_is_in_flight_until_it_comes_or_go
     assert not replies.in_flight
 
 
-async def test_a_reply_that_grows_slowly_is_waited_for(replies: Replies) -> None:
-    replies.ask(message("1", "hello"), addressed=True)
-    reply = message("2", "Thinking", bot=True, thread="1")
-    replies.note(Happening(Kind.POSTED, reply))
+def test_a_reply_that_grows_slowly_is_waited_for() -> None:
+    async def main() -> None:
+        replies = Replies(QUICK)
+        replies.ask(message("1", "hello"), addressed=True)
+        reply = message("2", "Thinking", bot=True, thread="1")
+        replies.note(Happening(Kind.POSTED, reply))
 
-    async def grow() -> None:
-        for words in range(1, 6):
-            await asyncio.sleep(0.04)
-            replies.note(grown(reply, "word " * words))
+        async def grow() -> None:
+            for words in range(1, 6):
+                await asyncio.sleep(0.04)
+                replies.note(grown(reply, "word " * words))
 
-    async with asyncio.TaskGroup() as group:
-        growing = group.create_task(grow())
-        assert await replies.settled()
-        assert growing.done()
+        async with asyncio.TaskGroup() as group:
+            growing = group.create_task(grow())
+            assert await replies.settled()
+            assert growing.done()
+
+    with asyncio.Runner(loop_factory=FastLoop) as runner:
+        runner.run(main())
