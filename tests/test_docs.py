@@ -405,7 +405,7 @@ def test_the_example_of_the_sandbox_prints_what_the_page_says() -> None:
     page = REFERENCE / "sandbox.md"
     (code,) = examples(page)
     said = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=100, check=True
     )
     assert said.stdout in [found["said"] for found in _CONSOLE.finditer(page.read_text())]
 
@@ -452,7 +452,7 @@ class Box:
         return Accepted.NEXT
 
     async def next(self) -> Inbound:
-        return await asyncio.wait_for(self._inbounds.get(), 10)
+        return await asyncio.wait_for(self._inbounds.get(), 30)
 
 
 @asynccontextmanager

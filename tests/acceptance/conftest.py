@@ -73,13 +73,13 @@ class Program:
         process.stdin.close()
         return Started(process)
 
-    async def ready(self, *, within: float = 60) -> None:
+    async def ready(self, *, within: float = 100) -> None:
         """Wait until it says that it is."""
         async with asyncio.timeout(within):
             while "bot.app: ready" not in self.log[self._before :]:  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.02)
 
-    async def end(self, number: int = signal.SIGTERM, *, within: float = 30) -> int:
+    async def end(self, number: int = signal.SIGTERM, *, within: float = 60) -> int:
         """Send a signal; the exit code."""
         assert self._process is not None
         assert self._ending is not None
@@ -87,12 +87,12 @@ class Program:
             self._process.signal(number)
         return await self.wait(within=within)
 
-    async def wait(self, *, within: float = 30) -> int:
+    async def wait(self, *, within: float = 60) -> int:
         """Wait for it to end by itself; the exit code."""
         assert self._ending is not None
         return await asyncio.wait_for(asyncio.shield(self._ending), within)
 
-    async def finish(self, command: str, *, typed: str = "", within: float = 30) -> tuple[int, str]:
+    async def finish(self, command: str, *, typed: str = "", within: float = 60) -> tuple[int, str]:
         """Run a command to its end; the exit code, and what it printed."""
         await self.start(command, typed=typed)
         try:
@@ -160,13 +160,13 @@ class Bot:
         try:
             await self.program.ready()
             for platform in self.platforms:
-                await platform.wait_for(partial(_is_connected, platform), timeout=30)
+                await platform.wait_for(partial(_is_connected, platform), timeout=60)
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.program.log}") from None
 
     async def disconnected(self) -> None:
         for platform in self.platforms:
-            await platform.wait_for(partial(_is_gone, platform), timeout=30)
+            await platform.wait_for(partial(_is_gone, platform), timeout=60)
 
     async def everywhere(self, scenario: Callable[[Platform], Awaitable[None]]) -> None:
         """Play a scenario on every platform, at the same time."""
@@ -180,7 +180,7 @@ class Bot:
             return replies[-1] if replies and is_it(replies[-1].text) else None
 
         try:
-            shown = await platform.wait_for(found, timeout=20)
+            shown = await platform.wait_for(found, timeout=60)
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.program.log[-4000:]}") from None
         assert shown is not None
@@ -190,7 +190,7 @@ class Bot:
         """Say `text` to the bot and wait until its reply is `says`."""
         before = len(talk.replies())
         await talk.say(text, user=user)
-        await platform.wait_for(lambda: len(talk.replies()) > before, timeout=20)
+        await platform.wait_for(lambda: len(talk.replies()) > before, timeout=60)
         return await self.reply(platform, talk, lambda shown: shown == says)
 
 

@@ -70,9 +70,9 @@ async def test_a_question_a_menu_and_a_decision_outlive_the_process_that_has_ack
     assert not (tmp_path / "paid").exists()
 
     await bot.start()
-    await discord.wait_for(lambda: [m.text for m in own("bank")][-1:] == ["It is paid."], timeout=20)
+    await discord.wait_for(lambda: [m.text for m in own("bank")][-1:] == ["It is paid."], timeout=60)
     assert (tmp_path / "paid").read_text() == "paid\n"
-    await discord.wait_for(lambda: ends(asked) == ends(about) == ["words."], timeout=20)
+    await discord.wait_for(lambda: ends(asked) == ends(about) == ["words."], timeout=60)
     assert asked.text == "> one two three"
     assert about.text.startswith("> The sky is green.")
     with closing(sqlite3.connect(file)) as database:
@@ -82,6 +82,6 @@ async def test_a_question_a_menu_and_a_decision_outlive_the_process_that_has_ack
 
 async def kept(database: sqlite3.Connection, count: int) -> None:
     """So many are kept that are not done."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while database.execute("SELECT count(*) FROM errands").fetchone() != (count,):  # noqa: ASYNC110 (it is told nowhere)
             await asyncio.sleep(0.01)

@@ -45,7 +45,7 @@ class Seat:
         return self._typist.screen
 
     async def ends(self) -> int:
-        return await asyncio.wait_for(self._life.end(), 30)
+        return await asyncio.wait_for(self._life.end(), 60)
 
 
 @pytest.fixture

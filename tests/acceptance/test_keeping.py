@@ -48,7 +48,7 @@ async def age(file: Path, word: str, *, days: float) -> None:
         assert said_in
         here = f"IN ({', '.join('?' for _ in said_in)})"
         running = f"SELECT count(*) FROM turns WHERE finished_at IS NULL AND session {here}"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while database.execute(running, said_in).fetchone() != (0,):  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.02)
         for table, columns in times.items():
@@ -72,7 +72,7 @@ async def test_the_first_words_are_known_at_the_end_and_gone_when_they_are_delet
             (session,) = database.execute(like, (f"{platform.name}:%",)).fetchone()
         for number in range(5):
             await bot.ask(platform, thread, f"{number}: {'and so on ' * 80}", "Noted.")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not _summaries(file, session):  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.05)
         await bot.ask(platform, thread, "which name was it?", "In the summary.")

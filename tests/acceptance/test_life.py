@@ -128,7 +128,7 @@ handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
         await bot.ask(platform, platform.talk(), "still there?", "Here.")
 
     await bot.everywhere(scenario)
-    assert await bot.program.end(signal.SIGTERM, within=15) == 0
+    assert await bot.program.end(signal.SIGTERM, within=60) == 0
     for talk in here.values():
         assert [reply.text for reply in talk.replies()] == [words.RESTARTING]
 

@@ -106,7 +106,7 @@ async def test_who_starts_while_the_database_does_waits_for_it(
     await asyncio.to_thread(postgres_server.stop)
     try:
         await bot.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "trying again" not in bot.log:  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.02)
     finally:
@@ -181,7 +181,7 @@ async def test_a_database_that_hangs_holds_up_no_stop(start: Start, tmp_path: Pa
         bot = await start(**settings)
         here = await begun(bot)
         async with hanging:
-            until = monotonic() + 1 + ENDING_SECONDS + 3
+            until = monotonic() + 1 + ENDING_SECONDS + 15
             ending = asyncio.create_task(bot.program.end())
             await bot.disconnected()
             assert not ending.done(), "the platforms are hung up on, and not by the death of the process"

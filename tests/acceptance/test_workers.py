@@ -45,7 +45,7 @@ async def test_of_three_workers_what_a_killed_one_ran_another_one_takes_up_withi
     third.answer = whole
     assert (slack.connected, discord.connected) == (3, 1)
     await one.program.end(signal.SIGKILL)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         await taken_up(one, here)
     await slack.wait_for(lambda: slack.connected == 2)
 
@@ -79,7 +79,7 @@ async def test_one_worker_hears_discord_and_another_one_if_that_dies_with_what_w
         await one.reply(platform, here[platform], lambda text: "with me in a day ($0.0100) is used up" in text)
         await one.ask(platform, here[platform], "and for me?", "The other one says it.", user="grace")
 
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         await one.everywhere(after)
 
 
@@ -135,4 +135,4 @@ async def test_each_worker_hears_some_shards_of_discord_and_those_of_one_that_di
     await hears.program.end(signal.SIGKILL)
     await platform.wait_for(lambda: discord.connected == 1)
     await talk.say("anybody there?")
-    await platform.wait_for(lambda: [reply.text for reply in talk.replies()] == ["Here.", "Here."], timeout=15)
+    await platform.wait_for(lambda: [reply.text for reply in talk.replies()] == ["Here.", "Here."], timeout=30)

@@ -1,7 +1,6 @@
 """Tools of MCP servers, against real ones. It takes the extra `mcp`."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import re
@@ -134,7 +133,7 @@ async def test_its_tools_are_called_with_its_environment_and_within_their_filter
 async def test_a_server_that_does_not_answer_ends_no_turn_and_is_there_again(
     converse: Converse, load: Load, script: Path, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    [server] = load(stdio(script, "seconds = 20" if end != "hangs" else "seconds = 8"))
+    [server] = load(stdio(script, "seconds = 60"))
     whoami, add = ToolCall("c0", "tries_whoami", {}), ToolCall("c2", "tries_add", {"a": 1, "b": 2})
     fatal: list[ProviderEvent] = [
         ToolCall("c1", f"tries_{ {'dies': 'die', 'hangs': 'hang'}.get(end, 'hang') }", {}),
@@ -146,7 +145,11 @@ async def test_a_server_that_does_not_answer_ends_no_turn_and_is_there_again(
     pid = int(next(re.finditer(r"\[redacted\] (\d+)", results(provider)[0]))[1])
     if end == "is killed":
         asyncio.get_running_loop().call_later(0.5, os.kill, pid, signal.SIGKILL)
+    patient = server._config
+    if end == "hangs":
+        server._config = patient.model_copy(update={"seconds": 5.0})
     assert await talk.reply("Do it.") == "It failed."
+    server._config = patient
     assert "failed" in results(provider)[0]
     assert await talk.reply("Add.") == "3."
     assert "3" in results(provider)[0]
@@ -157,7 +160,7 @@ async def test_a_server_that_does_not_begin_is_named_in_the_log_and_told_to_the_
 ) -> None:
     script = tmp_path / "tries.py"
     pytest.importorskip("mcp")
-    [config] = load(stdio(script, "seconds = 5"))
+    [config] = load(stdio(script, "seconds = 60"))
     server = McpServer("tries", config._config, pause=0)
     provider = ScriptedProvider("I have no tools.", "I have.")
     talk = await talk_with(converse, server, provider)
@@ -176,18 +179,13 @@ async def test_a_server_that_does_not_begin_is_named_in_the_log_and_told_to_the_
 
 
 @pytest.fixture
-async def served(script: Path, unused_tcp_port: int) -> AsyncIterator[str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(script), str(unused_tcp_port), stderr=asyncio.subprocess.DEVNULL
-    )
+async def served(script: Path) -> AsyncIterator[str]:
+    process = await asyncio.create_subprocess_exec(sys.executable, str(script), "0", stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
     async with asyncio.timeout(100):
-        while True:
-            with contextlib.suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", unused_tcp_port)
-                writer.close()
-                break
-            await asyncio.sleep(0.05)
-    yield f"http://127.0.0.1:{unused_tcp_port}/mcp"
+        while (found := re.search(rb"running on (http://[\d.:]+)", line := await process.stderr.readline())) is None:
+            assert line, "it has ended"
+    yield f"{found[1].decode()}/mcp"
     process.kill()
     await process.wait()
 

@@ -65,11 +65,11 @@ async def test_agent_initialization(environment: pytest.MonkeyPatch) -> None:
             await slack.wait_connected(timeout=30)
             await slack.say("ada", "general", f"<@{slack.bot_user_id}> hello")
             await slack.wait_for(
-                lambda: any("Hello Ada!" in message.text for message in slack.messages("general")), timeout=20
+                lambda: any("Hello Ada!" in message.text for message in slack.messages("general")), timeout=60
             )
         finally:
             stop.set()
-            await asyncio.wait_for(running, 20)
+            await asyncio.wait_for(running, 60)
     [asked] = server.asked
     assert (asked.model, asked.tools) == (KNOWN, ("current_time",))
 

@@ -107,7 +107,7 @@ async def test_tool_call_in_response(converse: Converse) -> None:
 
     provider = ScriptedProvider([ToolCall("c1", "exec", {"cmd": "ls"}), Done()], "It ran.")
     conversation = await converse(provider, tools=[Tool("exec", "Runs a command.", run)])
-    async with asyncio.timeout(5), aclosing(conversation.stream("Run ls.")) as events:
+    async with asyncio.timeout(30), aclosing(conversation.stream("Run ls.")) as events:
         assert await anext(events) == StreamEvent("tool_start", tool="exec", call_id="c1", data={"cmd": "ls"})
         may_end.set()
         assert await anext(events) == StreamEvent("tool_end", tool="exec", call_id="c1", data={"output": "ls ran"})
