@@ -175,7 +175,7 @@ def _rehearse(database: str) -> None:
     gc.unfreeze()
     gc.collect()  # of loops that are gone, the threads end
     for thread in threading.enumerate()[1:]:
-        thread.join(1.0)
+        thread.join(30.0)
     gc.freeze()
     assert threading.active_count() == 1, "a thread would not be there in what is forked"
 

@@ -91,7 +91,7 @@ async def test_an_answer_that_is_whole_when_the_conversation_is_started_over_is_
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     async with running(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
-        server.faults.delay(PATCH, 1)
+        server.faults.delay(PATCH, 3)
         first = await bot.ask("ada", "general", "tell a story")
         await bot.in_states("answered")
         await bot.says(await bot.ask("ada", "general", "reset"), words.RESET_DONE)
@@ -110,7 +110,7 @@ async def test_what_stands_of_an_answer_stays_when_the_conversation_is_started_o
     script = [Say("Once upon a time"), Say(" it ended.")] if is_whole else [Say("Once upon a time"), Pause(60)]
     async with running(server, tmp_path, script, grace=0.1) as bot:
         if is_whole:
-            server.faults.delay(PATCH, 0.5)
+            server.faults.delay(PATCH, 2)
         question = await bot.ask("ada", "general", "tell a story")
         await bot.in_states("answered" if is_whole else "running")
         if not is_whole:

@@ -104,7 +104,7 @@ async def test_a_thread_that_stands_already_is_the_one(server: DiscordSandbox, t
         if why == "lost reply":
             server.faults.lose_reply(THREAD)
         else:
-            server.faults.delay(THREAD, 0.3)
+            server.faults.delay(THREAD, 1)
         question = await bot.ask("ada", "general", "one")
         if why == "there already":
             await server.wait_for(lambda: bot.calls(THREAD))

@@ -135,7 +135,7 @@ async def test_what_was_said_before_a_conversation_was_started_over_stays_unansw
     await slack.say("ada", "general", "two", thread_ts=root.ts)
     await slack.give_up()
     reset = await bot.ask("ada", "general", "reset", thread_ts=root.ts)  # this one is delivered
-    slack.faults.delay("conversations.history", 0.5)
+    slack.faults.delay("conversations.history", 2.0)
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
         await bot.shows(reset, lambda texts: words.RESET_DONE in texts)

@@ -38,7 +38,7 @@ async def test_who_cannot_be_looked_up_goes_by_the_id_until_that_can_be_done(
 
 async def test_a_slow_slack_holds_no_answer_up_for_a_name(slack: SlackSandbox, people: People) -> None:
     ada = slack.people["ada"].id
-    slack.faults.delay("users.info", 0.6)
+    slack.faults.delay("users.info", 2.0)
     assert await people.names(slack.team_id, [ada]) == {ada: ada}
 
 
