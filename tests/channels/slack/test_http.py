@@ -116,7 +116,8 @@ async def test_a_request_that_takes_too_long_is_answered_in_time_and_kept_once(
         return await accept(self, inbound)
 
     monkeypatch.setattr(Inbox, "accept", accepting)
-    async with SlackSandbox(speed=2) as slack:
+    monkeypatch.setattr("sandbox.slack.request_url.ACK_TIMEOUT", 200.0)  # ten seconds, as fast as time passes there
+    async with SlackSandbox(speed=20) as slack:
         slack.socket_mode = False
         async with running(slack, tmp_path, echo) as bot:
             question = await bot.ask("ada", "general", "one")
