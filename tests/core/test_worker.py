@@ -403,6 +403,49 @@ async def test_a_turn_that_rests_when_the_stop_comes_is_handed_back(
         assert await bench.is_handed_back()
 
 
+async def test_a_turn_that_has_rested_while_a_stop_waits_for_others_is_handed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 0.05)
+    async with working(tmp_path) as bench:
+        async with bench.worker._claiming:
+            for text in ("works on", "fails"):
+                await bench.inbox.accept(inbound(text, session=f"p:{text}"))
+        await bench.until(lambda: len(bench.begun) == 2)
+        stopping = asyncio.create_task(bench.worker.stop(0.3))
+        await asyncio.sleep(0)
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "end", away)
+            (run,) = [run for run in bench.worker._running.values() if run.turn.inbound.text == "fails"]
+            run.task.cancel()
+            await asyncio.wait([run.task])
+        await stopping
+        owners = sa.select(turns_table.c.owner).where(turns_table.c.session == "p:fails")
+        async with bench.database.read() as connection:
+            assert (await connection.execute(owners)).scalars().all() == [None]
+
+
+async def test_a_turn_that_is_told_to_end_while_a_stop_hands_it_back_is_handed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 5.0)
+    hand_back = Turns.hand_back
+    async with working(tmp_path) as bench:
+        bench.go_on.set()
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "end", away)
+            await bench.inbox.accept(inbound("hello"))
+            await asyncio.wait_for(bench.rested.wait(), 5)
+
+        async def told(self: Turns, turn: Turn, said: str = "") -> None:
+            bench.worker.cancel(turn.id, STOP)
+            await hand_back(self, turn, said)
+
+        monkeypatch.setattr(Turns, "hand_back", told)
+        await bench.worker.stop(5)
+        assert await bench.is_handed_back()
+
+
 async def test_nothing_begins_behind_the_end_of_a_stop_whatever_the_claim_waits_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
