@@ -45,7 +45,11 @@ class _Run:
         """Cancel once: a second time would break off the word that the first one has in the reply. Of the reason for
         which it was claimed to be ended, it knows.
         """
-        if reason != self.turn.cancel and not self.task.cancelling():
+        if reason != self.turn.cancel:  # a task that is cancelled before it has begun never begins
+            asyncio.get_running_loop().call_soon(self._cancel, reason)
+
+    def _cancel(self, reason: str) -> None:
+        if not self.task.cancelling():
             self.task.cancel(reason)
 
 
@@ -198,8 +202,8 @@ class Worker:
                     task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
                     run = self._running[turn.id] = _Run(turn, task)
                     self._runs.set()
-                    if reason := self._ahead.get(turn.id):  # a task that is cancelled before it has begun never begins
-                        asyncio.get_running_loop().call_soon(run.cancel, reason)
+                    if reason := self._ahead.get(turn.id):
+                        run.cancel(reason)
                 self._ahead.clear()
                 if len(claimed) < free:
                     for turn_id in due:  # what is left of them is somebody else's

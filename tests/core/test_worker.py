@@ -142,6 +142,24 @@ async def test_a_turn_that_is_told_to_end_while_it_is_claimed_begins_and_ends(
         assert bench.stops == [(ANEW,)]
 
 
+async def test_a_turn_that_is_told_to_end_at_the_moment_it_is_claimed_begins_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with working(tmp_path) as bench:
+        claim = bench.turns.claim
+
+        async def told(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+            claimed = await claim(limit, running=running)
+            for turn in claimed:  # when its task is there, and has not begun
+                asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, STOP)
+            return claimed
+
+        monkeypatch.setattr(bench.turns, "claim", told)
+        await bench.inbox.accept(inbound())
+        await bench.until(lambda: bench.ended)
+        assert bench.stops == [(STOP,)]
+
+
 async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:
     async with working(tmp_path, limit=2) as bench:
         for number in range(6):
