@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from core.inbox import Inbox
 from core.store.schema import messages
 from core.turns import Turns
+from core.waiting import Again
 from tests.core.conftest import Faulty, done
 from tests.inbounds import inbound
 
@@ -94,6 +95,28 @@ async def test_what_is_tried_again_of_a_turn_that_cannot_be_read_stops_no_other(
     await inbox.again(turn.id, author="ada", kind="retry")
     await inbox.accept(inbound("other", session="p:other"))
     assert sorted(await ended(turns)) == [("p:left", "left", True), ("p:other", "other", False)]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
+@pytest.mark.parametrize("kind", ["retry", "regenerate"])
+async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_other(
+    inbox: Inbox, turns: Turns, database: Faulty, is_taken: bool, kind: Again
+) -> None:
+    await inbox.accept(inbound("left", session="p:left"))
+    (turn,) = await turns.claim(1)
+    await turns.answered(turn, "the answer", {})
+    await turns.end(turn, "failed" if kind == "retry" else "done")
+    await inbox.again(turn.id, author="ada", kind=kind)
+    if is_taken:
+        await turns.claim(1)
+    async with database.write() as connection:
+        asked = f"turn = '{turn.id}'"
+        await connection.exec_driver_sql(f"UPDATE inbox SET inbound = CAST(X'ff' AS TEXT) WHERE {asked}")
+    await inbox.accept(inbound("other", session="p:other"))
+    told = await ended(turns)
+    assert ("p:other", "other", False) in told
+    assert [session for session, *_ in told].count("p:left") == 1
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
