@@ -143,8 +143,10 @@ async def stand_in(
     """What says where it is told that a message cannot be read: what its ids make of it, or else the newest one of its
     session that can be.
     """
-    if lost is not None and (located := locate(_by_ids(lost))) is not None:
-        return located
+    if lost is not None:
+        async with spared(connection, f"message {lost.id}", set()):
+            if (located := locate(_by_ids(lost))) is not None:
+                return located
     said = sa.select(inbox.c.id).where(inbox.c.session == session, inbox.c.inbound.is_not(None))
     for id_ in (await connection.execute(said.order_by(inbox.c.id.desc()).limit(_NEWEST))).scalars().all():
         async with spared(connection, f"message {id_}", set()):

@@ -6,12 +6,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from core.inbound import Inbound
 from core.inbox import Inbox
 from core.store.schema import messages
 from core.turns import Turns
 from core.waiting import Again
 from tests.core.conftest import Faulty, done
 from tests.inbounds import inbound
+
+#: A message of which all is there, but for the name of the channel that it was said in.
+NOWHERE = {**inbound("left", session="p:left").to_json(), "spot": {"channel": ["C1"]}}
 
 #: What a table can hold on either database, and what else SQLite lets stand in a column, whatever its type.
 TURNS = ["chunks = '7'", "chunks = '[1]'", "usage = '[1]'"]
@@ -23,7 +27,7 @@ TURNS_OF_SQLITE = [
     "text = CAST(X'ff' AS TEXT)",
     "agent = CAST(X'ff' AS TEXT)",
 ]
-MESSAGES = ["inbound = '7'", "inbound = '{\"text\": 3}'"]
+MESSAGES = ["inbound = '7'", "inbound = '{\"text\": 3}'", f"inbound = '{json.dumps(NOWHERE)}'"]
 MESSAGES_OF_SQLITE = ["inbound = '{'", "inbound = CAST(X'ff' AS TEXT)", "accepted_at = 'soon'"]
 
 
@@ -82,6 +86,21 @@ async def test_a_message_that_cannot_be_read_stops_no_other_and_is_told_where_mo
     for session in ("p:left", "p:new", "located:new"):
         await inbox.accept(inbound("next", session=session))
     assert await ended(turns) == [(session, "next", False) for session in ("p:left", "p:new", "located:new")]
+
+
+async def test_a_message_whose_ids_make_no_sense_either_stops_no_other(
+    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def puzzled(lost: Inbound) -> Inbound | None:
+        raise ValueError(lost.place)
+
+    monkeypatch.setattr(turns, "_locate", puzzled)
+    await inbox.accept(inbound("before", session="p:left"))
+    await ended(turns)
+    await inbox.accept(inbound("left", session="p:left"))
+    await damage(database, "inbox", "inbound = '7'", "p:left")
+    await inbox.accept(inbound("other", session="p:other"))
+    assert sorted(await ended(turns)) == [("p:left", "before", True), ("p:other", "other", False)]
 
 
 @pytest.mark.parametrize("what", ["chunks = '7'", "chunks = '[1]'"])
