@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.deletion import bury, delete, drop_unused, forget_of, has_running, has_waiting, hold, kept_since
 from core.metering import day_of
 from core.prices import Prices
-from core.redaction import Person, person_in, redact, sessions_with
+from core.redaction import Person, is_alone, person_in, redact, sessions_with
 from core.sessions.lives import begin_generation
 from core.spending import count_all, forget_people, forget_person
 from core.store.database import Database
@@ -117,7 +117,10 @@ class Forgetting:
         """
         survey = await self.survey(wish)
         for session in survey.whole:
-            if not wish.before:
+            if wish.person:
+                if not await self.session(session, of=wish.person):  # somebody else speaks there now
+                    await self._redact(session, wish.person)
+            elif not wish.before:
                 await self.session(session)
             elif not await self.old(session, wish.before):  # somebody speaks there again
                 await self.trim(session, wish.before)
@@ -139,16 +142,24 @@ class Forgetting:
         async with self._database.write() as connection:
             await forget_people(connection, spending.c.day < day_of(before))
 
-    async def session(self, session_id: str) -> None:
+    async def session(self, session_id: str, *, of: str = "") -> bool:
         """Delete a conversation whole. What is said in it while what runs comes to its end is answered in one that
         begins anew.
+
+        Args:
+            of: only if nobody else than this person has spoken there.
+
+        Returns:
+            Whether it was done.
         """
         began, here = time.time(), turns.c.session == session_id
         async with self._database.write() as connection:
             row = await hold(connection, session_id)
+            if of and not await is_alone(connection, session_id, of):
+                return False
             if row is None or not await has_running(connection, session_id):
                 await delete(connection, self._prices, session_id, row, said_by=began)
-                return
+                return True
             ended = await self._end_turns(connection, here, RESET)
             waiting = (inbox.c.session == session_id) & is_waiting(inbox)
             await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
@@ -158,6 +169,7 @@ class Forgetting:
         async with self._database.write() as connection:
             row = await hold(connection, session_id)
             await delete(connection, self._prices, session_id, row, said_by=began, before=generation)
+        return True
 
     async def old(self, session_id: str, before: float) -> bool:
         """Delete a conversation whole in which nothing was said since, if nothing is to be answered there.

@@ -369,6 +369,25 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
     assert await office.holds("vermilion umbrella") == []
 
 
+async def test_where_somebody_else_speaks_meanwhile_a_person_is_forgotten_and_that_one_is_answered(
+    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    survey = Forgetting.survey
+
+    async def surveyed(self: Forgetting, wish: Wish) -> Survey:
+        found = await survey(self, wish)
+        assert found.whole == (ALONE,)
+        await office.inbox.accept(inbound("harmless teapot", session=ALONE, author="U0GRACE"))
+        return found
+
+    monkeypatch.setattr(Forgetting, "survey", surveyed)
+    await Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA"))
+    assert await office.holds(*WORDS) == []
+    (turn,) = await office.turns.claim(1)
+    assert [message.text for message in turn.messages] == ["harmless teapot"]
+
+
 async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forgotten(
     office: Office, database: Faulty
 ) -> None:
