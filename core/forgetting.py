@@ -40,6 +40,9 @@ from core.waiting import is_under_way, is_waiting
 PATIENCE = 15.0
 LOOK = 0.1
 
+#: Of how many conversations is counted at once what they hold: a statement takes no more than 32,767 values.
+STEP = 500
+
 #: How often that is done for a conversation in which a new turn has begun by then.
 ROUNDS = 5
 
@@ -96,15 +99,23 @@ class Forgetting:
         Raises:
             StoreError: the database cannot be read.
         """
+        whole, parts = await self.meant(wish)
+        both, said, files = [*whole, *parts], 0, 0
         async with self._database.read() as connection:
-            whole, parts = await _meant(connection, wish)
-            both = [*whole, *parts]
-            counted = sa.select(sa.func.count()).select_from(messages).where(messages.c.session.in_(both))
-            of_blobs = sa.select(sa.func.count()).select_from(blobs).where(blobs.c.session.in_(both))
-            made = sa.select(sa.func.count()).select_from(artifacts).where(artifacts.c.session.in_(both))
-            said = (await connection.execute(counted)).scalar_one()
-            files = [(await connection.execute(query)).scalar_one() for query in (of_blobs, made)]
-        return Survey(tuple(whole), tuple(parts), said, sum(files))
+            for start in range(0, len(both), STEP):
+                some = both[start : start + STEP]
+                said += await _count(connection, messages, some)
+                files += await _count(connection, blobs, some) + await _count(connection, artifacts, some)
+        return Survey(tuple(whole), tuple(parts), said, files)
+
+    async def meant(self, wish: Wish) -> tuple[list[str], list[str]]:
+        """The conversations that a wish takes whole, and in part.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            return await _meant(connection, wish)
 
     async def forget(self, wish: Wish) -> Survey:
         """Delete it.
@@ -277,6 +288,11 @@ async def wipe(database: Database) -> None:
         async with database.read() as connection:
             for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
                 await connection.exec_driver_sql(statement)
+
+
+async def _count(connection: AsyncConnection, table: sa.Table, of: Sequence[str]) -> int:
+    """How many rows of a table are of these sessions."""
+    return await connection.scalar(sa.select(sa.func.count()).where(table.c.session.in_(of))) or 0
 
 
 async def _meant(connection: AsyncConnection, wish: Wish) -> tuple[list[str], list[str]]:
