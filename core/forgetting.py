@@ -216,8 +216,11 @@ class Forgetting:
             kept = await kept_since(connection, session_id, before)
             here = messages.c.session == session_id
             old = here & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept)
-            await connection.execute(sa.delete(messages).where(old, messages.c.covers.is_(None)))
-            await connection.execute(sa.delete(messages).where(here, messages.c.covers.is_not(None)))
+            gone = await connection.execute(sa.delete(messages).where(old, messages.c.covers.is_(None)))
+            summed_up = here & messages.c.covers.is_not(None)
+            if not gone.rowcount:  # those that tell of nothing that is gone stay
+                summed_up &= messages.c.created_at < before
+            await connection.execute(sa.delete(messages).where(summed_up))
             remembered = (memories.c.session == session_id) & (memories.c.created_at < before)
             await connection.execute(sa.delete(memories).where(remembered))
             calls = (tool_calls.c.session == session_id) & (tool_calls.c.begun_at < before)
@@ -230,7 +233,8 @@ class Forgetting:
             answered = sa.exists().where(turns.c.session == session_id, turns.c.origin == inbox.c.turn)
             said = (inbox.c.session == session_id) & (inbox.c.sent_at < before) & ~is_waiting(inbox) & ~answered
             await bury(connection, said)
-            await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(folder=None))
+            if gone.rowcount:  # what is being summed up is there no more
+                await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(folder=None))
             await drop_unused(connection, session_id)
         return True
 

@@ -274,8 +274,10 @@ async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(off
         ("slack:U0GRACE", "Grace", 1, COST),
         ("slack:U0LIN", "Lin", 1, COST),
     ]
+    await office.sum_up(SHARED, "Grace has a harmless kettle")
     await retention.sweep()  # which finds nothing to do
     assert waiting in runs
+    assert await office.holds("harmless kettle") != []
 
 
 @pytest.mark.parametrize("meanwhile", ["somebody speaks", "what was said long ago is delivered", "a turn runs"])
