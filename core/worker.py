@@ -249,6 +249,8 @@ class Worker:
             log.info("turn %s was cancelled", turn.id)
             if stop.args == (LOST,):
                 await self._forgo(turn)
+            elif self._stopping:  # it may have been told where it was not ready for it
+                await self._hand_back(turn)
         except TurnLostError:
             log.warning("turn %s is another worker's", turn.id)
             await self._forgo(turn)

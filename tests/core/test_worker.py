@@ -421,6 +421,29 @@ async def test_a_turn_that_rests_when_the_stop_comes_is_handed_back(
         assert await bench.is_handed_back()
 
 
+@pytest.mark.parametrize("reason", [SHUTDOWN, STOP])
+async def test_a_turn_that_neither_ends_nor_hands_itself_back_is_handed_back_by_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    async with working(tmp_path) as bench:
+        begun = asyncio.Event()
+
+        async def lets_go(_turn: Turn) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(bench.worker, "_answer", lets_go)
+        await bench.inbox.accept(inbound())
+        await begun.wait()
+        stopping = asyncio.create_task(bench.worker.stop(0.01 if reason == SHUTDOWN else 5))
+        await asyncio.sleep(0)
+        if reason == STOP:
+            (turn_id,) = bench.worker._running
+            bench.worker.cancel(turn_id, STOP)
+        await stopping
+        assert await bench.is_handed_back()
+
+
 async def test_a_turn_that_has_rested_while_a_stop_waits_for_others_is_handed_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
