@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
-from core import turns as turns_module
+from core import overtaking
 from core.agents import Agent, Agents
 from core.conversations import Conversations, Latest
 from core.feedback import Feedback
@@ -93,14 +93,14 @@ async def test_a_stop_and_who_takes_the_turn_up_do_not_hold_up_each_other(
 ) -> None:
     turn = await begun(inbox, turns, "newer", sent_at=2.0)
     await inbox.accept(inbound("older", sent_at=1.0))
-    holds, go_on, take_in = asyncio.Event(), asyncio.Event(), turns_module.take_in
+    holds, go_on, take_in = asyncio.Event(), asyncio.Event(), overtaking.take_in
 
     async def slow(*of: Any) -> None:
         holds.set()
         await go_on.wait()
         await take_in(*of)
 
-    monkeypatch.setattr(turns_module, "take_in", slow)
+    monkeypatch.setattr("core.turns.take_in", slow)
     async with asyncio.TaskGroup() as both:
         taking = both.create_task(turns.claim(10))
         await holds.wait()
