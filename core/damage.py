@@ -64,8 +64,8 @@ async def spared(connection: AsyncConnection, id_: str, damaged: set[str]) -> As
 
 
 async def put_right(database: Database, is_ours: sa.ColumnElement[bool]) -> int:
-    """Have the rows that cannot be read, of turns and of messages that are to be taken up and of their sessions, hold
-    what can be: not what they held.
+    """Have the rows that cannot be read, of turns and of messages that are to be taken up, or answered once more, and
+    of their sessions, hold what can be: not what they held.
 
     Args:
         is_ours: of which turns.
@@ -75,7 +75,11 @@ async def put_right(database: Database, is_ours: sa.ColumnElement[bool]) -> int:
     """
     left = sa.select(turns.c.id).where(is_under_way(turns), is_ours)
     spoken = sa.select(sessions.c.id).join(inbox, inbox.c.session == sessions.c.id).where(is_waiting(inbox)).distinct()
-    said = sa.select(inbox.c.id).where(is_waiting(inbox) | inbox.c.turn.in_(left))
+    asking = inbox.alias("asking")
+    again = sa.select(asking.c.parent).where(is_waiting(asking), asking.c.parent.is_not(None))
+    # what is answered once more bears the name of the turn that was the first to answer it
+    origins = sa.select(turns.c.origin).where(turns.c.id.in_(left) | turns.c.id.in_(again))
+    said = sa.select(inbox.c.id).where(is_waiting(inbox) | inbox.c.turn.in_(origins))
     return (
         await _put_right(database, turns, left, _new_turn, lambda row: see_sound([row]))
         + await _put_right(database, inbox, said, _new_message, _see_sound_message)
@@ -139,8 +143,10 @@ async def stand_in(
     """What says where it is told that a message cannot be read: what its ids make of it, or else the newest one of its
     session that can be.
     """
-    if lost is not None and (located := locate(_by_ids(lost))) is not None:
-        return located
+    if lost is not None:
+        async with spared(connection, f"message {lost.id}", set()):
+            if (located := locate(_by_ids(lost))) is not None:
+                return located
     said = sa.select(inbox.c.id).where(inbox.c.session == session, inbox.c.inbound.is_not(None))
     for id_ in (await connection.execute(said.order_by(inbox.c.id.desc()).limit(_NEWEST))).scalars().all():
         async with spared(connection, f"message {id_}", set()):

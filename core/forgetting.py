@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.deletion import bury, delete, drop_unused, forget_of, has_running, has_waiting, hold, kept_since
 from core.metering import day_of
 from core.prices import Prices
-from core.redaction import Person, person_in, redact, sessions_with
+from core.redaction import Person, is_alone, person_in, redact, sessions_with
 from core.sessions.lives import begin_generation
 from core.spending import count_all, forget_people, forget_person
 from core.store.database import Database
@@ -39,6 +39,9 @@ from core.waiting import is_under_way, is_waiting
 #: Seconds that is waited for what runs to come to its end, and between two looks.
 PATIENCE = 15.0
 LOOK = 0.1
+
+#: Of how many conversations is counted at once what they hold: a statement takes no more than 32,767 values.
+STEP = 500
 
 #: How often that is done for a conversation in which a new turn has begun by then.
 ROUNDS = 5
@@ -96,15 +99,23 @@ class Forgetting:
         Raises:
             StoreError: the database cannot be read.
         """
+        whole, parts = await self.meant(wish)
+        both, said, files = [*whole, *parts], 0, 0
         async with self._database.read() as connection:
-            whole, parts = await _meant(connection, wish)
-            both = [*whole, *parts]
-            counted = sa.select(sa.func.count()).select_from(messages).where(messages.c.session.in_(both))
-            of_blobs = sa.select(sa.func.count()).select_from(blobs).where(blobs.c.session.in_(both))
-            made = sa.select(sa.func.count()).select_from(artifacts).where(artifacts.c.session.in_(both))
-            said = (await connection.execute(counted)).scalar_one()
-            files = [(await connection.execute(query)).scalar_one() for query in (of_blobs, made)]
-        return Survey(tuple(whole), tuple(parts), said, sum(files))
+            for start in range(0, len(both), STEP):
+                some = both[start : start + STEP]
+                said += await _count(connection, messages, some)
+                files += await _count(connection, blobs, some) + await _count(connection, artifacts, some)
+        return Survey(tuple(whole), tuple(parts), said, files)
+
+    async def meant(self, wish: Wish) -> tuple[list[str], list[str]]:
+        """The conversations that a wish takes whole, and in part.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        async with self._database.read() as connection:
+            return await _meant(connection, wish)
 
     async def forget(self, wish: Wish) -> Survey:
         """Delete it.
@@ -117,7 +128,10 @@ class Forgetting:
         """
         survey = await self.survey(wish)
         for session in survey.whole:
-            if not wish.before:
+            if wish.person:
+                if not await self.session(session, of=wish.person):  # somebody else speaks there now
+                    await self._redact(session, wish.person)
+            elif not wish.before:
                 await self.session(session)
             elif not await self.old(session, wish.before):  # somebody speaks there again
                 await self.trim(session, wish.before)
@@ -139,16 +153,24 @@ class Forgetting:
         async with self._database.write() as connection:
             await forget_people(connection, spending.c.day < day_of(before))
 
-    async def session(self, session_id: str) -> None:
+    async def session(self, session_id: str, *, of: str = "") -> bool:
         """Delete a conversation whole. What is said in it while what runs comes to its end is answered in one that
         begins anew.
+
+        Args:
+            of: only if nobody else than this person has spoken there.
+
+        Returns:
+            Whether it was done.
         """
         began, here = time.time(), turns.c.session == session_id
         async with self._database.write() as connection:
             row = await hold(connection, session_id)
+            if of and not await is_alone(connection, session_id, of):
+                return False
             if row is None or not await has_running(connection, session_id):
                 await delete(connection, self._prices, session_id, row, said_by=began)
-                return
+                return True
             ended = await self._end_turns(connection, here, RESET)
             waiting = (inbox.c.session == session_id) & is_waiting(inbox)
             await connection.execute(sa.update(inbox).where(waiting).values(outcome="dropped"))
@@ -158,6 +180,7 @@ class Forgetting:
         async with self._database.write() as connection:
             row = await hold(connection, session_id)
             await delete(connection, self._prices, session_id, row, said_by=began, before=generation)
+        return True
 
     async def old(self, session_id: str, before: float) -> bool:
         """Delete a conversation whole in which nothing was said since, if nothing is to be answered there.
@@ -193,8 +216,11 @@ class Forgetting:
             kept = await kept_since(connection, session_id, before)
             here = messages.c.session == session_id
             old = here & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept)
-            await connection.execute(sa.delete(messages).where(old, messages.c.covers.is_(None)))
-            await connection.execute(sa.delete(messages).where(here, messages.c.covers.is_not(None)))
+            gone = await connection.execute(sa.delete(messages).where(old, messages.c.covers.is_(None)))
+            summed_up = here & messages.c.covers.is_not(None)
+            if not gone.rowcount:  # those that tell of nothing that is gone stay
+                summed_up &= messages.c.created_at < before
+            await connection.execute(sa.delete(messages).where(summed_up))
             remembered = (memories.c.session == session_id) & (memories.c.created_at < before)
             await connection.execute(sa.delete(memories).where(remembered))
             calls = (tool_calls.c.session == session_id) & (tool_calls.c.begun_at < before)
@@ -207,7 +233,8 @@ class Forgetting:
             answered = sa.exists().where(turns.c.session == session_id, turns.c.origin == inbox.c.turn)
             said = (inbox.c.session == session_id) & (inbox.c.sent_at < before) & ~is_waiting(inbox) & ~answered
             await bury(connection, said)
-            await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(folder=None))
+            if gone.rowcount:  # what is being summed up is there no more
+                await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(folder=None))
             await drop_unused(connection, session_id)
         return True
 
@@ -265,6 +292,11 @@ async def wipe(database: Database) -> None:
         async with database.read() as connection:
             for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
                 await connection.exec_driver_sql(statement)
+
+
+async def _count(connection: AsyncConnection, table: sa.Table, of: Sequence[str]) -> int:
+    """How many rows of a table are of these sessions."""
+    return await connection.scalar(sa.select(sa.func.count()).where(table.c.session.in_(of))) or 0
 
 
 async def _meant(connection: AsyncConnection, wish: Wish) -> tuple[list[str], list[str]]:

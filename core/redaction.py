@@ -99,9 +99,13 @@ async def sessions_with(connection: AsyncConnection, person: str) -> tuple[list[
         ids |= set((await connection.execute(query.distinct())).scalars()) - {""}
     alone, shared = list[str](), list[str]()
     for session in sorted(ids):
-        speakers = await _speakers(connection, session)
-        (alone if speakers <= {person} else shared).append(session)
+        (alone if await is_alone(connection, session, person) else shared).append(session)
     return alone, shared
+
+
+async def is_alone(connection: AsyncConnection, session: str, person: str) -> bool:
+    """Whether nobody else than a person has spoken to the bot in a session."""
+    return await _speakers(connection, session) <= {person}
 
 
 async def _speakers(connection: AsyncConnection, session: str) -> set[str]:

@@ -44,14 +44,14 @@ class Retention:
         async with self._database.read() as connection:
             now = await connection.scalar(sa.select(self._database.now)) or 0.0
         before = now // DAY * DAY - self._days * DAY
-        survey = await self._forgetting.survey(Wish(before=before))
+        old, mixed = await self._forgetting.meant(Wish(before=before))
         whole = parts = 0
-        for session in survey.whole:
+        for session in old:
             whole += await self._forgetting.old(session, before)
             await asyncio.sleep(PAUSE)
-        for session in survey.parts:
+        for session in mixed:
             parts += await self._forgetting.trim(session, before, waits=False)
             await asyncio.sleep(PAUSE)
         await self._forgetting.spent(before)
-        if survey:
+        if whole or parts:
             log.info("%d conversations and parts of %d are older than they may be: deleted", whole, parts)

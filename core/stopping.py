@@ -65,7 +65,14 @@ async def stop(
         here &= (inbox.c.sent_at <= until) | inbox.c.parent.is_not(None)  # a press has another clock
     if author is not None:
         here &= inbox.c.author == author
-    waiting = (await connection.execute(sa.select(inbox).where(here, is_waiting(inbox)))).all()
+    # first the turn: who takes it up holds it before the messages, and must not hold up what holds him up
+    turn = await _running(connection, session_id)
+    is_theirs = turn is not None and await _is_theirs(connection, turn, author, until)
+    ended = await turns_.cancel(connection, session_id, STOP) if is_theirs else None
+    waits = (
+        sa.select(inbox).where(here, is_waiting(inbox)).with_for_update()
+    )  # what that turn takes in meanwhile does not
+    waiting = (await connection.execute(waits)).all()
     these = inbox.c.id.in_([row.id for row in waiting])
     # what asks for a turn to be answered once more leaves nothing behind: it may be asked for again, and decided
     asking = tuple(row.parent for row in waiting if row.kind == "approval")
@@ -73,9 +80,6 @@ async def stop(
     await connection.execute(decided.values(decision=None, decided_by=None, decider=None, decided_at=None))
     await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
     await connection.execute(sa.update(inbox).where(these).values(outcome="stopped"))
-    turn = await _running(connection, session_id)
-    is_theirs = turn is not None and await _is_theirs(connection, turn, author, until)
-    ended = await turns_.cancel(connection, session_id, STOP) if is_theirs else None
     dropped = tuple(message for row in waiting if (message := readable(row.inbound)))
     since = (inbox.c.session == session_id) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
     said_since = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()

@@ -65,8 +65,15 @@ class Spot:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Spot":
-        """Read what `asdict` made, and JSON kept."""
-        return cls(**{**data, **_tuples(data, "parents")})
+        """Read what `asdict` made, and JSON kept.
+
+        Raises:
+            TypeError: it is something else.
+        """
+        spot = cls(**{**data, **_tuples(data, "parents")})
+        if not all(isinstance(name, str) for name in (spot.workspace, spot.channel, *spot.parents)):
+            raise TypeError("the names of a place")
+        return spot
 
 
 #: Where nothing is known of it.

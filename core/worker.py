@@ -45,8 +45,26 @@ class _Run:
         """Cancel once: a second time would break off the word that the first one has in the reply. Of the reason for
         which it was claimed to be ended, it knows.
         """
-        if reason != self.turn.cancel and not self.task.cancelling():
+        if reason != self.turn.cancel:  # a task that is cancelled before it has begun never begins
+            asyncio.get_running_loop().call_soon(self._cancel, reason)
+
+    def _cancel(self, reason: str) -> None:
+        if not self.task.cancelling():
             self.task.cancel(reason)
+
+
+@dataclass(slots=True)
+class _Failed:
+    """A turn that has failed here, and not ended.
+
+    Attributes:
+        counts: whether that it was begun counts; not if the database has interrupted it: nobody has died of it.
+        pause: for as long as it rests.
+    """
+
+    turn: Turn
+    counts: bool
+    pause: asyncio.TimerHandle | None
 
 
 class Worker:
@@ -86,8 +104,7 @@ class Worker:
         self._claiming = asyncio.Lock()
         self._beginning = asyncio.Lock()
         self._running: dict[str, _Run] = {}
-        self._paused: dict[str, tuple[Turn, asyncio.TimerHandle]] = {}  # turns that have failed here and not ended
-        self._interrupted: dict[str, Turn] = {}  # turns that the database has interrupted: nobody has died of them
+        self._failed: dict[str, _Failed] = {}  # until they are taken up again, here or elsewhere
         self._ahead: dict[str, str] = {}  # turns that were told to end while they may have been being claimed, and why
 
     @property
@@ -103,7 +120,7 @@ class Worker:
         """End a turn, if it runs here."""
         if run := self._running.get(turn_id):
             run.cancel(reason)
-        elif turn_id in self._paused:
+        elif turn_id in self._pausing():
             self._go_on(turn_id)
         elif self._claiming.locked():
             self._ahead[turn_id] = reason
@@ -147,6 +164,7 @@ class Worker:
         self._wake.set()
         until = clock.now() + grace
         await self._claimed(until)  # what is being claimed runs as well
+        await self._hand_back_failed(until)
         if running := list(self._running.values()):
             await asyncio.wait([run.task for run in running], timeout=max(0.0, until - clock.now()))
         self._is_closing = True
@@ -156,13 +174,8 @@ class Worker:
                 run.cancel(SHUTDOWN)
             await asyncio.wait([run.task for run in late], timeout=CLOSING_SECONDS)
         await self._claimed(closed)
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(closed):
-                for turn, pause in [*self._paused.values()]:
-                    pause.cancel()
-                    await self._hand_back(turn)
-                    del self._paused[turn.id]
-        if left := [*self._running, *self._paused]:
+        await self._hand_back_failed(closed)
+        if left := [*self._running, *self._failed]:
             log.error("not handed back in time, and left to whoever works next: the turns %s", ", ".join(left))
         self._ended.set()
 
@@ -175,8 +188,9 @@ class Worker:
     async def _claim(self) -> None:
         async with self._claiming:
             while not self._stopping and (free := self._limit - len(self._running)) > 0:
-                interrupted = self._interrupted.keys() - self._paused.keys()
-                taken = await self._turns.claim(free, running=[*self._running, *self._paused])
+                rest = self._pausing()
+                due = self._failed.keys() - rest
+                taken = await self._turns.claim(free, running=[*self._running, *rest])
                 if taken and self._resting is not None:
                     self._resting.cancel()
                 claimed = [await self._as_it_counts(turn) for turn in taken]
@@ -188,19 +202,20 @@ class Worker:
                     task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
                     run = self._running[turn.id] = _Run(turn, task)
                     self._runs.set()
-                    if reason := self._ahead.get(turn.id):  # a task that is cancelled before it has begun never begins
-                        asyncio.get_running_loop().call_soon(run.cancel, reason)
+                    if reason := self._ahead.get(turn.id):
+                        run.cancel(reason)
                 self._ahead.clear()
                 if len(claimed) < free:
-                    for turn_id in interrupted:  # what is left of them is somebody else's
-                        self._interrupted.pop(turn_id, None)
+                    for turn_id in due:  # what is left of them is somebody else's
+                        self._failed.pop(turn_id, None)
                     return
 
     async def _as_it_counts(self, turn: Turn) -> Turn:
         """A turn that is claimed, by how often it was tried: that the database went away meanwhile does not count."""
-        if (interrupted := self._interrupted.pop(turn.id, None)) is None:
+        failed = self._failed.pop(turn.id, None)
+        if failed is None or failed.counts:
             return turn
-        await self._forgo(interrupted)
+        await self._forgo(failed.turn)
         return replace(turn, attempt=turn.attempt - 1)
 
     async def _watch(self) -> None:
@@ -234,16 +249,17 @@ class Worker:
             log.info("turn %s was cancelled", turn.id)
             if stop.args == (LOST,):
                 await self._forgo(turn)
+            elif self._stopping:  # it may have been told where it was not ready for it
+                await self._hand_back(turn)
         except TurnLostError:
             log.warning("turn %s is another worker's", turn.id)
             await self._forgo(turn)
         except Exception as error:
             log.error("turn %s failed: %s", turn.id, traced(error))
-            if isinstance(error, StoreError) and error.retryable:
-                self._interrupted[turn.id] = turn
+            counts = not (isinstance(error, StoreError) and error.retryable)
             seconds = min(LONGEST_PAUSE, PAUSE * 2 ** min(turn.claim - 1, 10))
             pause = asyncio.get_running_loop().call_later(seconds, self._go_on, turn.id)
-            self._paused[turn.id] = turn, pause
+            self._failed[turn.id] = _Failed(turn, counts, pause)
         finally:
             del self._running[turn.id]
             self._wake.set()  # its session is free
@@ -251,10 +267,16 @@ class Worker:
                 self._runs.clear()
                 self._resting = asyncio.get_running_loop().call_later(self._rest, self._at_rest)
 
+    def _pausing(self) -> set[str]:
+        """The turns that have failed here, and are not to be taken up yet."""
+        return {turn_id for turn_id, failed in self._failed.items() if failed.pause is not None}
+
     def _go_on(self, turn_id: str) -> None:
         """Have a turn be taken up again that has failed here, if it has not ended."""
-        _, pause = self._paused.pop(turn_id)
-        pause.cancel()
+        failed = self._failed[turn_id]
+        if failed.pause is not None:
+            failed.pause.cancel()
+            failed.pause = None
         self._wake.set()
 
     async def _may_begin(self) -> None:
@@ -268,6 +290,16 @@ class Worker:
                 task.cancel(*stop.args)
         else:
             asyncio.get_running_loop().call_later(SPACING, self._beginning.release)
+
+    async def _hand_back_failed(self, until: float) -> None:
+        """Leave what has failed here to whoever works next, until then (the loop's time)."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                for turn_id, failed in [*self._failed.items()]:
+                    await self._hand_back(failed.turn)
+                    if failed.pause is not None:
+                        failed.pause.cancel()
+                    self._failed.pop(turn_id, None)  # a claim that was under way may have it
 
     async def _hand_back(self, turn: Turn) -> None:
         """Leave a turn to whoever works next that is not to be begun here any more."""

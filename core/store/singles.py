@@ -209,7 +209,7 @@ class PostgresSingles:
 
     async def aclose(self) -> None:
         self._is_closed = True
-        for _ in range(self._free.qsize()):
+        while not self._free.empty():  # a statement that ends meanwhile closes what it finds as well
             connection = self._free.get_nowait()
             if connection is not None:
                 await connection.aclose()

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 from google.adk.events.event import Event
 
+from core import overtaking
 from core.agents import Agent, Agents
 from core.conversations import Conversations, Latest
 from core.feedback import Feedback
@@ -84,6 +85,31 @@ async def test_what_runs_is_stopped_over_all_workers_and_what_waits_is_not_answe
     await turns.end(turn, "cancelled", error=STOP)
     assert not await conversations.stop("place:1", author=None)
     assert [next_one.inbound for next_one in await turns.claim(10)] == [elsewhere]
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_stop_and_who_takes_the_turn_up_do_not_hold_up_each_other(
+    inbox: Inbox, turns: Turns, conversations: Conversations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = await begun(inbox, turns, "newer", sent_at=2.0)
+    await inbox.accept(inbound("older", sent_at=1.0))
+    holds, go_on, take_in = asyncio.Event(), asyncio.Event(), overtaking.take_in
+
+    async def slow(*of: Any) -> None:
+        holds.set()
+        await go_on.wait()
+        await take_in(*of)
+
+    monkeypatch.setattr("core.turns.take_in", slow)
+    async with asyncio.TaskGroup() as both:
+        taking = both.create_task(turns.claim(10))
+        await holds.wait()
+        stopping = both.create_task(conversations.stop(turn.session_id, author=None))
+        await asyncio.sleep(0.1)  # it waits for what the other one holds
+        go_on.set()
+    assert [[message.text for message in one.messages] for one in taking.result()] == [["older", "newer"]]
+    assert stopping.result() == Halt(turn.id)
+    assert await turns.running() == {turn.id: STOP}
 
 
 async def test_of_one_person_it_is_stopped_what_he_has_asked_for(

@@ -6,11 +6,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from core.inbound import Inbound
 from core.inbox import Inbox
 from core.store.schema import messages
 from core.turns import Turns
+from core.waiting import Again
 from tests.core.conftest import Faulty, done
 from tests.inbounds import inbound
+
+#: A message of which all is there, but for the name of the channel that it was said in.
+NOWHERE = {**inbound("left", session="p:left").to_json(), "spot": {"channel": ["C1"]}}
 
 #: What a table can hold on either database, and what else SQLite lets stand in a column, whatever its type.
 TURNS = ["chunks = '7'", "chunks = '[1]'", "usage = '[1]'"]
@@ -22,7 +27,7 @@ TURNS_OF_SQLITE = [
     "text = CAST(X'ff' AS TEXT)",
     "agent = CAST(X'ff' AS TEXT)",
 ]
-MESSAGES = ["inbound = '7'", "inbound = '{\"text\": 3}'"]
+MESSAGES = ["inbound = '7'", "inbound = '{\"text\": 3}'", f"inbound = '{json.dumps(NOWHERE)}'"]
 MESSAGES_OF_SQLITE = ["inbound = '{'", "inbound = CAST(X'ff' AS TEXT)", "accepted_at = 'soon'"]
 
 
@@ -83,6 +88,21 @@ async def test_a_message_that_cannot_be_read_stops_no_other_and_is_told_where_mo
     assert await ended(turns) == [(session, "next", False) for session in ("p:left", "p:new", "located:new")]
 
 
+async def test_a_message_whose_ids_make_no_sense_either_stops_no_other(
+    inbox: Inbox, turns: Turns, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def puzzled(lost: Inbound) -> Inbound | None:
+        raise ValueError(lost.place)
+
+    monkeypatch.setattr(turns, "_locate", puzzled)
+    await inbox.accept(inbound("before", session="p:left"))
+    await ended(turns)
+    await inbox.accept(inbound("left", session="p:left"))
+    await damage(database, "inbox", "inbound = '7'", "p:left")
+    await inbox.accept(inbound("other", session="p:other"))
+    assert sorted(await ended(turns)) == [("p:left", "before", True), ("p:other", "other", False)]
+
+
 @pytest.mark.parametrize("what", ["chunks = '7'", "chunks = '[1]'"])
 async def test_what_is_tried_again_of_a_turn_that_cannot_be_read_stops_no_other(
     inbox: Inbox, turns: Turns, database: Faulty, what: str
@@ -94,6 +114,28 @@ async def test_what_is_tried_again_of_a_turn_that_cannot_be_read_stops_no_other(
     await inbox.again(turn.id, author="ada", kind="retry")
     await inbox.accept(inbound("other", session="p:other"))
     assert sorted(await ended(turns)) == [("p:left", "left", True), ("p:other", "other", False)]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
+@pytest.mark.parametrize("kind", ["retry", "regenerate"])
+async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_other(
+    inbox: Inbox, turns: Turns, database: Faulty, is_taken: bool, kind: Again
+) -> None:
+    await inbox.accept(inbound("left", session="p:left"))
+    (turn,) = await turns.claim(1)
+    await turns.answered(turn, "the answer", {})
+    await turns.end(turn, "failed" if kind == "retry" else "done")
+    await inbox.again(turn.id, author="ada", kind=kind)
+    if is_taken:
+        await turns.claim(1)
+    async with database.write() as connection:
+        asked = f"turn = '{turn.id}'"
+        await connection.exec_driver_sql(f"UPDATE inbox SET inbound = CAST(X'ff' AS TEXT) WHERE {asked}")
+    await inbox.accept(inbound("other", session="p:other"))
+    told = await ended(turns)
+    assert ("p:other", "other", False) in told
+    assert [session for session, *_ in told].count("p:left") == 1
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

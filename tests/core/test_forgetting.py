@@ -274,8 +274,10 @@ async def test_what_is_older_goes_in_whole_turns_and_a_call_that_waits_stays(off
         ("slack:U0GRACE", "Grace", 1, COST),
         ("slack:U0LIN", "Lin", 1, COST),
     ]
+    await office.sum_up(SHARED, "Grace has a harmless kettle")
     await retention.sweep()  # which finds nothing to do
     assert waiting in runs
+    assert await office.holds("harmless kettle") != []
 
 
 @pytest.mark.parametrize("meanwhile", ["somebody speaks", "what was said long ago is delivered", "a turn runs"])
@@ -290,22 +292,42 @@ async def test_a_conversation_that_was_old_and_is_spoken_in_meanwhile_stays_and_
         (turn,) = await office.turns.claim(1)
     async with database.write() as connection:
         await _age(connection, days=40)
-    survey = Forgetting.survey
+    meant = Forgetting.meant
 
-    async def surveyed(self: Forgetting, wish: Wish) -> Survey:
-        found = await survey(self, wish)
-        assert found.whole == (ALONE,)
+    async def seen(self: Forgetting, wish: Wish) -> tuple[list[str], list[str]]:
+        found = await meant(self, wish)
+        assert found == ([ALONE], [])
         if meanwhile != "a turn runs":
             await office.inbox.accept(message)
         return found
 
-    monkeypatch.setattr(Forgetting, "survey", surveyed)
+    monkeypatch.setattr(Forgetting, "meant", seen)
     await Retention(database, PRICES, days=30).sweep()
     if meanwhile != "a turn runs":
         (turn,) = await office.turns.claim(1)
     assert turn.messages == (message,)
     assert await office.turns.running() == {turn.id: None}
     assert await office.holds("harmless teapot") != []
+
+
+async def test_more_conversations_can_be_old_than_a_statement_takes_values(
+    database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.retention.PAUSE", 0.0)
+    old = {"app": "app", "user_id": "p", "created_at": 1.0, "updated_at": 1.0}
+    async with database.write() as connection:
+        await connection.execute(sa.insert(sessions), [{"id": f"p:{number}", **old} for number in range(33_000)])
+    gone = list[str]()
+
+    async def goes(_self: Forgetting, session: str, _before: float) -> bool:
+        gone.append(session)
+        return True
+
+    monkeypatch.setattr(Forgetting, "old", goes)
+    await Retention(database, PRICES, days=30).sweep()
+    assert len(gone) == 33_000
+    survey = await Forgetting(database, PRICES).survey(Wish(before=time.time() - DAY))
+    assert len(survey.whole) == 33_000
 
 
 async def test_what_was_said_since_a_conversation_became_old_is_not_taken_for_said_before_its_end(
@@ -367,6 +389,25 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
     with pytest.raises(Exception, match=re.escape(ALONE) + "|another worker"):
         await office.service.append_event(loaded, said)
     assert await office.holds("vermilion umbrella") == []
+
+
+async def test_where_somebody_else_speaks_meanwhile_a_person_is_forgotten_and_that_one_is_answered(
+    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    survey = Forgetting.survey
+
+    async def surveyed(self: Forgetting, wish: Wish) -> Survey:
+        found = await survey(self, wish)
+        assert found.whole == (ALONE,)
+        await office.inbox.accept(inbound("harmless teapot", session=ALONE, author="U0GRACE"))
+        return found
+
+    monkeypatch.setattr(Forgetting, "survey", surveyed)
+    await Forgetting(database, PRICES).forget(Wish(person="U0ZOFIA"))
+    assert await office.holds(*WORDS) == []
+    (turn,) = await office.turns.claim(1)
+    assert [message.text for message in turn.messages] == ["harmless teapot"]
 
 
 async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forgotten(

@@ -149,6 +149,24 @@ async def test_a_turn_that_is_told_to_end_while_it_is_claimed_begins_and_ends(
         assert bench.stops == [(ANEW,)]
 
 
+async def test_a_turn_that_is_told_to_end_at_the_moment_it_is_claimed_begins_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with working(tmp_path) as bench:
+        claim = bench.turns.claim
+
+        async def told(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
+            claimed = await claim(limit, running=running)
+            for turn in claimed:  # when its task is there, and has not begun
+                asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, STOP)
+            return claimed
+
+        monkeypatch.setattr(bench.turns, "claim", told)
+        await bench.inbox.accept(inbound())
+        await bench.until(lambda: bench.ended)
+        assert bench.stops == [(STOP,)]
+
+
 async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:
     async with working(tmp_path, limit=2) as bench:
         for number in range(6):
@@ -406,6 +424,72 @@ async def test_a_turn_that_rests_when_the_stop_comes_is_handed_back(
             outage.setattr(Turns, "end", away)
             await bench.inbox.accept(inbound("hello"))
             await asyncio.wait_for(bench.rested.wait(), 30)
+        await bench.worker.stop(5)
+        assert await bench.is_handed_back()
+
+
+@pytest.mark.parametrize("reason", [SHUTDOWN, STOP])
+async def test_a_turn_that_neither_ends_nor_hands_itself_back_is_handed_back_by_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    async with working(tmp_path) as bench:
+        begun = asyncio.Event()
+
+        async def lets_go(_turn: Turn) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(bench.worker, "_answer", lets_go)
+        await bench.inbox.accept(inbound())
+        await begun.wait()
+        stopping = asyncio.create_task(bench.worker.stop(0.01 if reason == SHUTDOWN else 5))
+        await asyncio.sleep(0)
+        if reason == STOP:
+            (turn_id,) = bench.worker._running
+            bench.worker.cancel(turn_id, STOP)
+        await stopping
+        assert await bench.is_handed_back()
+
+
+async def test_a_turn_that_has_rested_while_a_stop_waits_for_others_is_handed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 0.05)
+    async with working(tmp_path) as bench:
+        async with bench.worker._claiming:
+            for text in ("works on", "fails"):
+                await bench.inbox.accept(inbound(text, session=f"p:{text}"))
+        await bench.until(lambda: len(bench.begun) == 2)
+        stopping = asyncio.create_task(bench.worker.stop(0.3))
+        await asyncio.sleep(0)
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "end", away)
+            (run,) = [run for run in bench.worker._running.values() if run.turn.inbound.text == "fails"]
+            run.task.cancel()
+            await asyncio.wait([run.task])
+        await stopping
+        owners = sa.select(turns_table.c.owner).where(turns_table.c.session == "p:fails")
+        async with bench.database.read() as connection:
+            assert (await connection.execute(owners)).scalars().all() == [None]
+
+
+async def test_a_turn_that_is_told_to_end_while_a_stop_hands_it_back_is_handed_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "PAUSE", 5.0)
+    hand_back = Turns.hand_back
+    async with working(tmp_path) as bench:
+        bench.go_on.set()
+        with monkeypatch.context() as outage:
+            outage.setattr(Turns, "end", away)
+            await bench.inbox.accept(inbound("hello"))
+            await asyncio.wait_for(bench.rested.wait(), 5)
+
+        async def told(self: Turns, turn: Turn, said: str = "") -> None:
+            bench.worker.cancel(turn.id, STOP)
+            await hand_back(self, turn, said)
+
+        monkeypatch.setattr(Turns, "hand_back", told)
         await bench.worker.stop(5)
         assert await bench.is_handed_back()
 

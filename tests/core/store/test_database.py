@@ -309,3 +309,13 @@ async def test_a_parameter_that_the_driver_knows_is_passed_on(postgres: str) -> 
     database = Database(f"{postgres}?timeout=5&command_timeout=7.5&ssl=disable&statement_cache_size=10")
     assert await keys(database) == []
     await database.aclose()
+
+
+async def test_a_statement_that_ends_while_the_database_is_closed_keeps_nobody_from_closing_it(postgres: str) -> None:
+    database = Database(postgres)
+    singles = database._singles
+    assert isinstance(singles, PostgresSingles)
+    asked = [singles.ask(("SELECT pg_sleep($1)", [0.01]), writes=False) for _ in range(4)]
+    await asyncio.gather(*asked)  # so many connections are there now
+    await asyncio.gather(singles.aclose(), singles.aclose())  # the second one is that of such a statement
+    await database.aclose()
