@@ -35,6 +35,7 @@ ALIVE = 7 * 86_400.0
 MOST_PLACES = 500
 
 #: At how many places is looked at once: each takes several calls and questions to the database, one after the other.
+#: When so many could not be looked into, it is not they that are at fault, and the others wait for the next try.
 AT_ONCE = 8
 
 #: The most seconds that one look may take; what it has not come to by then is left.
@@ -319,22 +320,26 @@ class Gaps:
         since = self._looking_since = self._since
         self._since = inf
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(LOOK_SECONDS) as limit:
                 found = await self._catch_up(self._bounded(since))
             log.info("%s: looked back over %.0f s: %d messages found", self._channel, time.time() - since, found)
-        except TimeoutError:
+        except BaseException as error:
+            if not (isinstance(error, TimeoutError) and limit.expired()):
+                self._since = min(since, self._since)
+                raise
             log.warning("%s: looking back took too long; what was not found by now is left", self._channel)
-        except BaseException:
-            self._since = min(since, self._since)
-            raise
         finally:
             self._looking_since = inf
 
     async def _catch_up(self, since: float, *, only: str | None = None) -> int:
-        """Take in what was said since then and not heard; how many messages.
+        """Take in what was said since then and not heard; how many messages. A place that cannot be looked into keeps
+        no other one from it.
 
         Args:
             only: the one place to look at.
+
+        Raises:
+            Exception: why one of them could not be looked into.
         """
         places = await self._places.served(self._channel, since=since - ALIVE, limit=MOST_PLACES)
         places = [place for place in places if self._covers(place.id) and only in (None, place.id)]
@@ -342,11 +347,18 @@ class Gaps:
             return 0
         alive = {session for place in places for session in place.sessions}
         begun = {place.id: place.begun_at for place in places}
-        look, found = self._look(since), 0
+        look, found, failures = self._look(since), 0, list[Exception]()
 
         async def take_in(place: Place) -> None:
             nonlocal found
-            new = await unheard(self._places, await look(place), alive, begun)
+            try:
+                said = await look(place)
+            except Exception as error:
+                failures.append(error)
+                if len(failures) >= AT_ONCE:
+                    raise
+                return
+            new = await unheard(self._places, said, alive, begun)
             more = max(0, found + len(new) - self._bounds.messages)
             if more:
                 log.warning("%s: %d messages more than are caught up with", self._channel, more)
@@ -357,6 +369,8 @@ class Gaps:
                     await self._take_behind(replace(call, is_late=True))
 
         await abreast(take_in, places, AT_ONCE)
+        if failures:
+            raise failures[0]
         return found
 
     async def _keep_up(self) -> None:
