@@ -6,18 +6,18 @@ Until when all that was said has been heard is kept in the database, so that the
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
 from math import inf
 from weakref import WeakValueDictionary
 
 from channels.intake import Call
 from channels.missed import Missed, said_at, unheard
+from channels.persisting import persist
 from core import clock
 from core.abreast import abreast
-from core.errors import ParleyError, StoreError
+from core.errors import StoreError
 from core.places import Place, Places
 from core.secrets import traced
 from core.store.retrying import retried
@@ -134,9 +134,10 @@ class Gaps:
         if heard_at is not None:
             self.open(heard_at)
         self._kept = heard_at or 0.0
+        what = f"{self._channel}: what was not heard cannot be caught up with yet"
         works = (
-            self._persist(self._take_missed, self._unkept, KEEP_PAUSES),
-            self._persist(self._look_back, self._opened, PAUSES),
+            persist(self._take_missed, self._unkept, KEEP_PAUSES, what=what),
+            persist(self._look_back, self._opened, PAUSES, what=what),
             self._keep_up(),
         )
         for work in works:
@@ -270,24 +271,6 @@ class Gaps:
         """From when on to look for what was not heard since then."""
         return max(since - MARGIN, time.time() - self._bounds.hours * 3600)
 
-    async def _persist(self, work: Callable[[], Awaitable[None]], wake: asyncio.Event, pauses: Sequence[float]) -> None:
-        """Do `work` whenever `wake` says so, again and again until it succeeds."""
-        while True:
-            await wake.wait()
-            wake.clear()
-            told = ""
-            for pause in chain(pauses, repeat(pauses[-1])):
-                reason = await _failure(work)
-                if not reason:
-                    break
-                if reason != told:
-                    log.warning("%s: what was not heard cannot be caught up with yet: %s", self._channel, reason)
-                    told = reason
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await wake.wait()
-                wake.clear()
-
     async def _take_missed(self) -> None:
         """Take in what could not be kept, in its order. What cannot be kept for now holds up what was said behind it in
         its session; what never can be, by its own fault, holds up nothing.
@@ -317,6 +300,8 @@ class Gaps:
     async def _look_back(self) -> None:
         if self._since == inf:
             return
+        if len(self._missed) >= MOST_MISSED:  # what is found and cannot be kept either would be looked for at once
+            raise StoreError("what was heard cannot be kept, and is as much as can be remembered")
         since = self._looking_since = self._since
         self._since = inf
         try:
@@ -387,12 +372,3 @@ class Gaps:
         if self._kept is not None and until and until != self._kept:
             await self._places.keep_heard_at(self._part, until)
             self._kept = until
-
-
-async def _failure(work: Callable[[], Awaitable[None]]) -> str:
-    """Why it has failed, if it has."""
-    try:
-        await work()
-    except Exception as error:
-        return str(error) if isinstance(error, ParleyError) else traced(error)
-    return ""

@@ -400,6 +400,22 @@ async def test_more_than_can_be_remembered_is_looked_for(places: Places, monkeyp
         assert (world.taken, world.looks) == (["one"], [20.0 - gaps.MARGIN])
 
 
+async def test_more_than_can_be_remembered_is_not_looked_for_all_the_time_while_it_cannot_be_kept(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "MOST_MISSED", 1)
+    now = await serve(places)
+    async with world_of(places) as world:
+        world.is_down, calls = True, [called("one", now + 1), called("two", now + 2)]
+        world.finds = calls[1:]
+        for call in calls:
+            world.gaps.missed(call)
+        await asyncio.sleep(0.2)
+        assert len(world.looks) <= 1
+        world.is_down = False
+        await until(lambda: {"one", "two"} <= set(world.taken))
+
+
 async def test_all_is_remembered_where_nothing_is_looked_for(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gaps, "MOST_MISSED", 1)
     async with world_of(places, hours=0) as world:
