@@ -174,7 +174,7 @@ class Gaps:
         Raises:
             Exception: it is not kept yet, and will be as soon as that can be done.
         """
-        with self.seeing(said_at(call)), self._missed.holding(call):
+        with self.holding(call):
             if call.command is None:
                 until = clock.now() + BEHIND_SECONDS
                 async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
@@ -197,6 +197,12 @@ class Gaps:
                 self.open(at)
                 raise
 
+    @contextmanager
+    def holding(self, call: Call) -> Iterator[None]:
+        """It is on its way to `hear`, for as long as this is entered: as `seeing`; and `changed` is minded."""
+        with self.seeing(said_at(call)), self._missed.holding(call):
+            yield
+
     def missed(self, call: Call) -> None:
         """A message was heard and could not be kept: it is kept as soon as that can be done."""
         if len(self._missed) < MOST_MISSED or not self._bounds.hours:
@@ -208,6 +214,11 @@ class Gaps:
     def changed(self, event_key: str, text: str | None) -> None:
         """A message was edited, or deleted (None): what is not kept yet of it is kept as it is now, or not at all."""
         self._missed.change(event_key, text)
+
+    async def settled(self, event_key: str) -> None:
+        """Return when a message is not being kept: what it says now may be noted, and does not find nothing."""
+        async with self._missed.turn(event_key):
+            pass
 
     async def _take_behind(self, call: Call) -> None:
         """Take it in, behind what was said before it in its session and could not be kept. What never can be kept holds
@@ -229,9 +240,10 @@ class Gaps:
             raise
 
     async def _take_one(self, call: Call) -> None:
-        if (now := self._missed.now(call)) is not None:
-            await self._take(now)
-        self._missed.drop(call)
+        async with self._missed.turn(call.inbound.event_key):
+            if (now := self._missed.now(call)) is not None:
+                await self._take(now)
+            self._missed.drop(call)
 
     @property
     def _is_open(self) -> bool:

@@ -1,9 +1,11 @@
 """What was said, and is not kept yet: it was not heard, is under way, or could not be kept."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
+from weakref import WeakValueDictionary
 
 from channels.intake import Call
 from core.places import Places
@@ -22,6 +24,7 @@ class Missed:
         self._held = dict[str, Call]()  # those that are being taken in
         self._seen = list[float]()  # when those were said, and what is not known yet to be a call
         self._changed = dict[str, str | None]()  # what they say now; none, if they are deleted
+        self._turns = WeakValueDictionary[str, asyncio.Lock]()  # by their keys
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -55,13 +58,17 @@ class Missed:
 
     def change(self, event_key: str, text: str | None) -> None:
         """Its author has edited it, or deleted it (None)."""
-        if event_key not in self._calls and event_key not in self._held:
+        if not any(event_key in known for known in (self._calls, self._held, self._changed)):
             return
         self._changed[event_key] = text
         if len(self._changed) > _MOST_CHANGES:
             del self._changed[next(iter(self._changed))]
         if (call := self._calls.pop(event_key, None)) is not None:
             self.add(call)
+
+    def turn(self, event_key: str) -> asyncio.Lock:
+        """What is held while it is being kept."""
+        return self._turns.setdefault(event_key, asyncio.Lock())
 
     @contextmanager
     def seeing(self, at: float) -> Iterator[None]:

@@ -310,6 +310,17 @@ async def test_what_was_edited_or_deleted_before_it_could_be_kept_is_taken_as_it
         assert world.taken == ["my words", "as it was"]
 
 
+async def test_what_is_edited_twice_says_what_it_says_last_though_it_was_kept_in_between(places: Places) -> None:
+    async with world_of(places) as world:
+        call, now = called("one", time.time()), "two"
+        with world.gaps.holding(call):
+            world.gaps.changed(call.inbound.event_key, now)
+        await world.gaps.hear(call)
+        world.gaps.changed(call.inbound.event_key, "three")
+        await world.gaps.hear(call)
+        assert world.taken == ["two", "three"]
+
+
 async def test_a_message_that_is_seen_into_is_not_noted_as_heard_and_looked_for_if_that_is_broken_off(
     places: Places,
 ) -> None:
