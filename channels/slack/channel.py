@@ -340,7 +340,7 @@ class SlackChannel:
         session = session_id(team, channel, root, self._settings.direct)
         locale = await words.told(self._people.locale(team, user))
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
-        asker = replace(asking(doer, session, root, locale, seen), until=pressed_at)
+        asker = replace(asking(doer, session, root, locale, seen), sent_at=pressed_at, until=pressed_at)
         said = await self._intake.commands.attempt("stop", "", asker)
         if not said.is_seen:
             self._intake.run(self._private.whisper(doer, said.text), name="stop")
