@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from weakref import WeakValueDictionary
 
-from channels.intake import Call
+from channels.intake import MOMENT, Call
 from channels.missed import Missed, said_at, unheard
 from channels.persisting import persist
 from core import clock
@@ -344,7 +344,8 @@ class Gaps:
             return 0
         alive = {session for place in places for session in place.sessions}
         begun = {place.id: place.begun_at for place in places}
-        look, found, failures = self._look(since), 0, list[Exception]()
+        edited = max(since - MOMENT, time.time() - self._bounds.hours * 3600)  # to call the bot, and not heard either
+        look, found, failures = self._look(edited), 0, list[Exception]()
 
         async def take_in(place: Place) -> None:
             nonlocal found
@@ -355,7 +356,7 @@ class Gaps:
                 if len(failures) >= AT_ONCE:
                     raise
                 return
-            new = await unheard(self._places, said, alive, begun)
+            new = await unheard(self._places, said, alive, begun, since=since)
             more = max(0, found + len(new) - self._bounds.messages)
             if more:
                 log.warning("%s: %d messages more than are caught up with", self._channel, more)

@@ -105,11 +105,15 @@ def said_at(call: Call) -> float:
     return call.inbound.sent_at
 
 
-async def unheard(places: Places, calls: Sequence[Call], alive: set[str], begun: Mapping[str, float]) -> list[Call]:
+async def unheard(
+    places: Places, calls: Sequence[Call], alive: set[str], begun: Mapping[str, float], *, since: float
+) -> list[Call]:
     """Those of what was said that are to be taken in, in the order in which they were said: neither known, nor said
     before the bot spoke there, nor of a conversation that was started over since or has been silent for long.
 
     Args:
+        since: what was said before then (seconds since the epoch) is taken in only if it calls the bot by name, which
+            it may do by an edit.
         alive: the conversations that are not silent; those in which the bot is called become so.
         begun: since when the bot speaks in each place.
     """
@@ -120,9 +124,11 @@ async def unheard(places: Places, calls: Sequence[Call], alive: set[str], begun:
     found = []
     for call in sorted(calls, key=said_at):
         inbound = call.inbound
-        if call.is_called:
+        if call.is_called and (inbound.sent_at >= since or inbound.event_key not in known):
             alive.add(inbound.session_id)
         after = max(over.get(inbound.session_id, 0.0), begun.get(inbound.place, inf))
+        if not call.is_called or call.is_free:
+            after = max(after, since)
         if inbound.session_id in alive and inbound.event_key not in known and inbound.sent_at >= after:
             found.append(call)
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from channels import words
+from channels import gaps, words
 from channels.discord import ear
 from channels.slack import hearing
 from core.errors import StoreError
@@ -62,6 +62,24 @@ async def test_what_was_said_to_others_in_a_thread_is_for_the_bot_as_soon_as_it_
         await sandbox.edit("grace", said, f"and two, {talk.bot.mention}?")
         await talk.bot.settled(known + 1)
         assert "and two, ?" in talk.bot.model.requests[-1]["messages"][-1]["content"]
+
+
+async def test_an_edit_that_calls_the_bot_while_it_is_away_is_a_question(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "MARGIN", 0.0)
+    async with talking(sandbox, tmp_path, echo) as talk:
+        await talk.say("one")
+        await says(talk, "heard one")
+        said = await sandbox.say("ada", "general", "who is on call?")
+        await asyncio.sleep(0.05)  # it is said before the bot was heard last
+        await talk.say("two")
+        await talk.bot.settled(2)
+    await sandbox.edit("ada", said, f"{talk.bot.mention} who is on call?")
+    if isinstance(sandbox, SlackSandbox):
+        await sandbox.give_up()
+    async with talking(sandbox, tmp_path, echo) as talk:
+        await says(talk, "heard one", "heard two", "heard who is on call?")
 
 
 async def test_an_edit_of_what_was_said_long_ago_or_calls_the_bot_anyway_is_no_question(

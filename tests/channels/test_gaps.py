@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from channels import gaps
 from channels.gaps import Bounds, Gaps
-from channels.intake import Call
+from channels.intake import MOMENT, Call
 from core.errors import StoreError
 from core.places import Place, Places
 from core.store.database import Database
@@ -142,7 +142,7 @@ async def test_until_when_all_was_heard_is_noted_when_it_has_changed_and_not_bef
     assert notes == [100.0, 200.0, 300.0]
     assert await places.heard_at("test") == 300.0
     async with world_of(places) as world:
-        await until(lambda: world.looks == [300.0 - gaps.MARGIN])
+        await until(lambda: world.looks == [300.0 - gaps.MARGIN - MOMENT])
 
 
 async def test_what_could_not_be_kept_holds_the_note_back_and_is_kept_in_its_order(places: Places) -> None:
@@ -408,7 +408,7 @@ async def test_more_than_can_be_remembered_is_looked_for(places: Places, monkeyp
         world.gaps.missed(called("two", 20.0))
         world.is_down = False
         await until(lambda: world.taken and world.looks)
-        assert (world.taken, world.looks) == (["one"], [20.0 - gaps.MARGIN])
+        assert (world.taken, world.looks) == (["one"], [20.0 - gaps.MARGIN - MOMENT])
 
 
 async def test_more_than_can_be_remembered_is_not_looked_for_all_the_time_while_it_cannot_be_kept(
