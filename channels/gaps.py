@@ -6,18 +6,18 @@ Until when all that was said has been heard is kept in the database, so that the
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
 from math import inf
 from weakref import WeakValueDictionary
 
-from channels.intake import Call
+from channels.intake import MOMENT, Call
 from channels.missed import Missed, said_at, unheard
+from channels.persisting import persist
 from core import clock
 from core.abreast import abreast
-from core.errors import ParleyError, StoreError
+from core.errors import StoreError
 from core.places import Place, Places
 from core.secrets import traced
 from core.store.retrying import retried
@@ -35,6 +35,7 @@ ALIVE = 7 * 86_400.0
 MOST_PLACES = 500
 
 #: At how many places is looked at once: each takes several calls and questions to the database, one after the other.
+#: When so many could not be looked into, it is not they that are at fault, and the others wait for the next try.
 AT_ONCE = 8
 
 #: The most seconds that one look may take; what it has not come to by then is left.
@@ -133,9 +134,10 @@ class Gaps:
         if heard_at is not None:
             self.open(heard_at)
         self._kept = heard_at or 0.0
+        what = f"{self._channel}: what was not heard cannot be caught up with yet"
         works = (
-            self._persist(self._take_missed, self._unkept, KEEP_PAUSES),
-            self._persist(self._look_back, self._opened, PAUSES),
+            persist(self._take_missed, self._unkept, KEEP_PAUSES, what=what),
+            persist(self._look_back, self._opened, PAUSES, what=what),
             self._keep_up(),
         )
         for work in works:
@@ -172,7 +174,7 @@ class Gaps:
         Raises:
             Exception: it is not kept yet, and will be as soon as that can be done.
         """
-        with self.seeing(said_at(call)), self._missed.holding(call):
+        with self.holding(call):
             if call.command is None:
                 until = clock.now() + BEHIND_SECONDS
                 async with self._queues.setdefault(call.inbound.session_id, asyncio.Lock()):
@@ -195,6 +197,12 @@ class Gaps:
                 self.open(at)
                 raise
 
+    @contextmanager
+    def holding(self, call: Call) -> Iterator[None]:
+        """It is on its way to `hear`, for as long as this is entered: as `seeing`; and `changed` is minded."""
+        with self.seeing(said_at(call)), self._missed.holding(call):
+            yield
+
     def missed(self, call: Call) -> None:
         """A message was heard and could not be kept: it is kept as soon as that can be done."""
         if len(self._missed) < MOST_MISSED or not self._bounds.hours:
@@ -206,6 +214,11 @@ class Gaps:
     def changed(self, event_key: str, text: str | None) -> None:
         """A message was edited, or deleted (None): what is not kept yet of it is kept as it is now, or not at all."""
         self._missed.change(event_key, text)
+
+    async def settled(self, event_key: str) -> None:
+        """Return when a message is not being kept: what it says now may be noted, and does not find nothing."""
+        async with self._missed.turn(event_key):
+            pass
 
     async def _take_behind(self, call: Call) -> None:
         """Take it in, behind what was said before it in its session and could not be kept. What never can be kept holds
@@ -227,9 +240,10 @@ class Gaps:
             raise
 
     async def _take_one(self, call: Call) -> None:
-        if (now := self._missed.now(call)) is not None:
-            await self._take(now)
-        self._missed.drop(call)
+        async with self._missed.turn(call.inbound.event_key):
+            if (now := self._missed.now(call)) is not None:
+                await self._take(now)
+            self._missed.drop(call)
 
     @property
     def _is_open(self) -> bool:
@@ -269,24 +283,6 @@ class Gaps:
         """From when on to look for what was not heard since then."""
         return max(since - MARGIN, time.time() - self._bounds.hours * 3600)
 
-    async def _persist(self, work: Callable[[], Awaitable[None]], wake: asyncio.Event, pauses: Sequence[float]) -> None:
-        """Do `work` whenever `wake` says so, again and again until it succeeds."""
-        while True:
-            await wake.wait()
-            wake.clear()
-            told = ""
-            for pause in chain(pauses, repeat(pauses[-1])):
-                reason = await _failure(work)
-                if not reason:
-                    break
-                if reason != told:
-                    log.warning("%s: what was not heard cannot be caught up with yet: %s", self._channel, reason)
-                    told = reason
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await wake.wait()
-                wake.clear()
-
     async def _take_missed(self) -> None:
         """Take in what could not be kept, in its order. What cannot be kept for now holds up what was said behind it in
         its session; what never can be, by its own fault, holds up nothing.
@@ -316,25 +312,31 @@ class Gaps:
     async def _look_back(self) -> None:
         if self._since == inf:
             return
+        if len(self._missed) >= MOST_MISSED:  # what is found and cannot be kept either would be looked for at once
+            raise StoreError("what was heard cannot be kept, and is as much as can be remembered")
         since = self._looking_since = self._since
         self._since = inf
         try:
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(LOOK_SECONDS) as limit:
                 found = await self._catch_up(self._bounded(since))
             log.info("%s: looked back over %.0f s: %d messages found", self._channel, time.time() - since, found)
-        except TimeoutError:
+        except BaseException as error:
+            if not (isinstance(error, TimeoutError) and limit.expired()):
+                self._since = min(since, self._since)
+                raise
             log.warning("%s: looking back took too long; what was not found by now is left", self._channel)
-        except BaseException:
-            self._since = min(since, self._since)
-            raise
         finally:
             self._looking_since = inf
 
     async def _catch_up(self, since: float, *, only: str | None = None) -> int:
-        """Take in what was said since then and not heard; how many messages.
+        """Take in what was said since then and not heard; how many messages. A place that cannot be looked into keeps
+        no other one from it.
 
         Args:
             only: the one place to look at.
+
+        Raises:
+            Exception: why one of them could not be looked into.
         """
         places = await self._places.served(self._channel, since=since - ALIVE, limit=MOST_PLACES)
         places = [place for place in places if self._covers(place.id) and only in (None, place.id)]
@@ -342,11 +344,19 @@ class Gaps:
             return 0
         alive = {session for place in places for session in place.sessions}
         begun = {place.id: place.begun_at for place in places}
-        look, found = self._look(since), 0
+        edited = max(since - MOMENT, time.time() - self._bounds.hours * 3600)  # to call the bot, and not heard either
+        look, found, failures = self._look(edited), 0, list[Exception]()
 
         async def take_in(place: Place) -> None:
             nonlocal found
-            new = await unheard(self._places, await look(place), alive, begun)
+            try:
+                said = await look(place)
+            except Exception as error:
+                failures.append(error)
+                if len(failures) >= AT_ONCE:
+                    raise
+                return
+            new = await unheard(self._places, said, alive, begun, since=since)
             more = max(0, found + len(new) - self._bounds.messages)
             if more:
                 log.warning("%s: %d messages more than are caught up with", self._channel, more)
@@ -357,6 +367,8 @@ class Gaps:
                     await self._take_behind(replace(call, is_late=True))
 
         await abreast(take_in, places, AT_ONCE)
+        if failures:
+            raise failures[0]
         return found
 
     async def _keep_up(self) -> None:
@@ -373,12 +385,3 @@ class Gaps:
         if self._kept is not None and until and until != self._kept:
             await self._places.keep_heard_at(self._part, until)
             self._kept = until
-
-
-async def _failure(work: Callable[[], Awaitable[None]]) -> str:
-    """Why it has failed, if it has."""
-    try:
-        await work()
-    except Exception as error:
-        return str(error) if isinstance(error, ParleyError) else traced(error)
-    return ""

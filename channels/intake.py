@@ -214,7 +214,8 @@ class Intake:
         is_kept_by_itself = name in ENDING and await self._desk.inbox.is_session(inbound.session_id)
         if not is_kept_by_itself and await self.knows(inbound):
             return
-        if call.is_late and await self._desk.inbox.is_outdone(inbound, among=_CHOICES.get(name, ())):
+        among = _CHOICES.get(name)  # Slack may bring one again that is not known to be late
+        if among and await self._desk.inbox.is_outdone(inbound, among=among):
             await self._desk.inbox.note(inbound, name)
             return
         if name in PRIVATE:

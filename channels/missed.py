@@ -1,9 +1,11 @@
 """What was said, and is not kept yet: it was not heard, is under way, or could not be kept."""
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
+from weakref import WeakValueDictionary
 
 from channels.intake import Call
 from core.places import Places
@@ -22,6 +24,7 @@ class Missed:
         self._held = dict[str, Call]()  # those that are being taken in
         self._seen = list[float]()  # when those were said, and what is not known yet to be a call
         self._changed = dict[str, str | None]()  # what they say now; none, if they are deleted
+        self._turns = WeakValueDictionary[str, asyncio.Lock]()  # by their keys
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -55,13 +58,17 @@ class Missed:
 
     def change(self, event_key: str, text: str | None) -> None:
         """Its author has edited it, or deleted it (None)."""
-        if event_key not in self._calls and event_key not in self._held:
+        if not any(event_key in known for known in (self._calls, self._held, self._changed)):
             return
         self._changed[event_key] = text
         if len(self._changed) > _MOST_CHANGES:
             del self._changed[next(iter(self._changed))]
         if (call := self._calls.pop(event_key, None)) is not None:
             self.add(call)
+
+    def turn(self, event_key: str) -> asyncio.Lock:
+        """What is held while it is being kept."""
+        return self._turns.setdefault(event_key, asyncio.Lock())
 
     @contextmanager
     def seeing(self, at: float) -> Iterator[None]:
@@ -98,11 +105,15 @@ def said_at(call: Call) -> float:
     return call.inbound.sent_at
 
 
-async def unheard(places: Places, calls: Sequence[Call], alive: set[str], begun: Mapping[str, float]) -> list[Call]:
+async def unheard(
+    places: Places, calls: Sequence[Call], alive: set[str], begun: Mapping[str, float], *, since: float
+) -> list[Call]:
     """Those of what was said that are to be taken in, in the order in which they were said: neither known, nor said
     before the bot spoke there, nor of a conversation that was started over since or has been silent for long.
 
     Args:
+        since: what was said before then (seconds since the epoch) is taken in only if it calls the bot by name, which
+            it may do by an edit.
         alive: the conversations that are not silent; those in which the bot is called become so.
         begun: since when the bot speaks in each place.
     """
@@ -113,9 +124,11 @@ async def unheard(places: Places, calls: Sequence[Call], alive: set[str], begun:
     found = []
     for call in sorted(calls, key=said_at):
         inbound = call.inbound
-        if call.is_called:
+        if call.is_called and (inbound.sent_at >= since or inbound.event_key not in known):
             alive.add(inbound.session_id)
         after = max(over.get(inbound.session_id, 0.0), begun.get(inbound.place, inf))
+        if not call.is_called or call.is_free:
+            after = max(after, since)
         if inbound.session_id in alive and inbound.event_key not in known and inbound.sent_at >= after:
             found.append(call)
     return found

@@ -251,7 +251,7 @@ class Inbox:
         later = (inbox.c.session == inbound.session_id) & (inbox.c.sent_at > inbound.sent_at)
         given = sa.exists().where(later, inbox.c.outcome == "command", inbox.c.kind.in_(among))
         async with self._database.read() as connection:
-            return bool(among and await connection.scalar(sa.select(given)))
+            return bool(await connection.scalar(sa.select(given)))
 
     async def reset(self, inbound: Inbound, *, until: float = inf) -> list[Inbound] | Refused | None:
         """Keep a message that starts its session over, and do so: what is stored of the session goes, what

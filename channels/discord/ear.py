@@ -138,30 +138,35 @@ class Ear:
         if at is None or not is_spoken(message) or not (message.content or message.attachments):
             return
         key, text = event_key(message.channel.id, message.id), text_of(message, self._api.me)
-        call = None
+        gaps, call = self._gaps_about(message), None
         if at.timestamp() - sent_at(message.id) <= MOMENT and is_named(message, self._api.me):
             with suppress(SurfaceError):  # who cannot be seen calls nobody by an edit
                 call = await self.call_in(message) if await self._is_placed(message) else None
 
         async def note() -> None:
+            if gaps is not None:
+                await gaps.settled(key)
             if await self._intake.edited(key, text, calls=call is not None) and call is not None:
                 await self._hear(replace(call, inbound=replace(call.inbound, sent_at=at.timestamp())))
 
-        if gaps := self._gaps_about(message):
+        if gaps is not None:
             gaps.changed(key, text)
         if not await self._note(guild_of(message), note, about=[message.id]) and call is not None:
             self._look_again(message)
 
     async def deleted(self, guild: int | None, channel: int, messages: set[int]) -> None:
         """Take note that messages are gone."""
+        gaps, keys = self._gaps_of(place_of(guild, channel)), [event_key(channel, id_) for id_ in sorted(messages)]
 
         async def note() -> None:
-            for message in sorted(messages):
-                await self._intake.deleted(event_key(channel, message))
+            for key in keys:
+                if gaps is not None:
+                    await gaps.settled(key)
+                await self._intake.deleted(key)
 
-        if gaps := self._gaps_of(place_of(guild, channel)):
-            for message in messages:
-                gaps.changed(event_key(channel, message), None)
+        if gaps is not None:
+            for key in keys:
+                gaps.changed(key, None)
         await self._note(guild, note, about=messages)
 
     async def closed(self, guild: int, channel: int, thread: int | None) -> None:

@@ -274,11 +274,10 @@ class SlackChannel:
         match event.get("type"):
             case "app_mention" | "message":
                 if call := self._hear(body):
-                    if lacks_files(event):
-                        call = await self._with_files(body, call)
                     # what is not kept now is kept as soon as it can be: Slack, which delivers it again as well, may do
                     # so later, and does so three times at the most
-                    await self._gaps.hear(call)
+                    with self._gaps.holding(call):
+                        await self._gaps.hear(await self._with_files(body, call) if lacks_files(event) else call)
                 elif change := changed(body):
                     await self._take_change(change, called_by_edit(body, self._hear))
             case events.OPENED if event.get("tab") == "messages" and self._settings.prompts:
@@ -318,6 +317,7 @@ class SlackChannel:
 
     async def _take_change(self, change: Change, call: Call | None) -> None:
         self._gaps.changed(change.event_key, change.text)
+        await self._gaps.settled(change.event_key)
         if change.text is None:
             await self._intake.deleted(change.event_key)
         elif await self._intake.edited(change.event_key, change.text, calls=call is not None) and call is not None:
@@ -340,7 +340,7 @@ class SlackChannel:
         session = session_id(team, channel, root, self._settings.direct)
         locale = await words.told(self._people.locale(team, user))
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
-        asker = replace(asking(doer, session, root, locale, seen), until=pressed_at)
+        asker = replace(asking(doer, session, root, locale, seen), sent_at=pressed_at, until=pressed_at)
         said = await self._intake.commands.attempt("stop", "", asker)
         if not said.is_seen:
             self._intake.run(self._private.whisper(doer, said.text), name="stop")

@@ -5,6 +5,7 @@ so which of his conversations somebody means may have to be asked.
 """
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -142,6 +143,7 @@ def asking(doer: Doer, session: str | None, root: str, locale: str, seen: Seen) 
         address={"team": doer.team, "channel": doer.channel, "thread_ts": root, "ts": root},
         event_key=doer.event_key,
         locale=locale,
+        sent_at=min(doer.until, time.time()),
         until=doer.until,
         visitor=visitor,
         spot=spot,

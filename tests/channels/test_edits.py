@@ -1,15 +1,20 @@
-"""An edit that calls the bot, on both platforms."""
+"""Edits that call the bot, and changes of what is being kept, on both platforms."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from channels import words
+from channels import gaps, words
 from channels.discord import ear
 from channels.slack import hearing
+from core.errors import StoreError
 from core.frames import END
+from core.inbound import Inbound
+from core.inbox import Accepted, Inbox
+from core.rates import Limited
 from sandbox.slack import SlackSandbox
 from tests.channels.benches import PLATFORMS, sandbox_of, says, talking
 
@@ -59,6 +64,24 @@ async def test_what_was_said_to_others_in_a_thread_is_for_the_bot_as_soon_as_it_
         assert "and two, ?" in talk.bot.model.requests[-1]["messages"][-1]["content"]
 
 
+async def test_an_edit_that_calls_the_bot_while_it_is_away_is_a_question(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "MARGIN", 0.0)
+    async with talking(sandbox, tmp_path, echo) as talk:
+        await talk.say("one")
+        await says(talk, "heard one")
+        said = await sandbox.say("ada", "general", "who is on call?")
+        await asyncio.sleep(0.05)  # it is said before the bot was heard last
+        await talk.say("two")
+        await talk.bot.settled(2)
+    await sandbox.edit("ada", said, f"{talk.bot.mention} who is on call?")
+    if isinstance(sandbox, SlackSandbox):
+        await sandbox.give_up()
+    async with talking(sandbox, tmp_path, echo) as talk:
+        await says(talk, "heard one", "heard two", "heard who is on call?")
+
+
 async def test_an_edit_of_what_was_said_long_ago_or_calls_the_bot_anyway_is_no_question(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,3 +95,40 @@ async def test_an_edit_of_what_was_said_long_ago_or_calls_the_bot_anyway_is_no_q
         await sandbox.edit("ada", said, f"{talk.bot.mention} is it green?")
         await sandbox.say("grace", "general", f"{talk.bot.mention} last")
         await says(talk, "There is no conversation of yours here that I remember.", "heard last")
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+@pytest.mark.parametrize("failures", [0, 1])
+async def test_what_is_changed_while_it_is_being_kept_is_so_when_it_is_kept(
+    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, *, deletes: bool
+) -> None:
+    accept, tries = Inbox.accept, [StoreError("out of reach")] * failures
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(self: Inbox, inbound: Inbound) -> Accepted | Limited:
+        if tries:
+            raise tries.pop()
+        if not inbound.text.startswith("last"):
+            begun.set()
+            await go_on.wait()
+        return await accept(self, inbound)
+
+    monkeypatch.setattr(Inbox, "accept", slowly)
+    async with talking(sandbox, tmp_path, echo) as talk:
+        said = await talk.say("tow")
+        await asyncio.wait_for(begun.wait(), 10)
+        change = sandbox.delete("ada", said) if deletes else sandbox.edit("ada", said, f"{talk.bot.mention} two")
+        changing = asyncio.create_task(change)
+        await asyncio.sleep(0.2)  # it is told meanwhile
+        go_on.set()
+        await changing
+        rows = await talk.bot.database.until(
+            talk.bot.inbox_rows,
+            lambda rows: rows and (rows[0].outcome == "withdrawn" if deletes else said_by(rows[0]) == "two"),
+        )
+        assert len(rows) == 1
+
+
+def said_by(row: Any) -> str:
+    """What a message says as it was edited last."""
+    return str((row.revised or row.inbound)["text"])

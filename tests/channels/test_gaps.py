@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from channels import gaps
 from channels.gaps import Bounds, Gaps
-from channels.intake import Call
+from channels.intake import MOMENT, Call
 from core.errors import StoreError
 from core.places import Place, Places
 from core.store.database import Database
@@ -40,6 +40,8 @@ class World:
         finds: what a look finds.
         is_stuck: whether a look finds no end.
         stuck_at: a place at which it finds none.
+        closed_at: how the names of places begin that cannot be looked into; none of them, if it is empty.
+        closed: how often one was tried.
         gates: what the first look waits for, and the second, and so on.
         failures: how often the database fails, as long as it is not down.
         refused: what the database will never take.
@@ -56,7 +58,8 @@ class World:
         self.gates: list[asyncio.Event] = []
         self.refused: set[str] = set()
         self.broken: set[str] = set()
-        self.stuck_at = ""
+        self.stuck_at = self.closed_at = ""
+        self.closed = 0
         self.gaps = Gaps(
             "test", places, bounds, take=self._take, look=self._look, heard_at=lambda: self.heard_at, holds=True
         )
@@ -80,6 +83,9 @@ class World:
         async def said(place: Place) -> list[Call]:
             if self.is_stuck or place.id == self.stuck_at:
                 await asyncio.sleep(60)
+            if self.closed_at and place.id.startswith(self.closed_at):
+                self.closed += 1
+                raise TimeoutError
             for gate in gates:
                 await gate.wait()
             return [call for call in self.finds if call.inbound.place == place.id]
@@ -136,7 +142,7 @@ async def test_until_when_all_was_heard_is_noted_when_it_has_changed_and_not_bef
     assert notes == [100.0, 200.0, 300.0]
     assert await places.heard_at("test") == 300.0
     async with world_of(places) as world:
-        await until(lambda: world.looks == [300.0 - gaps.MARGIN])
+        await until(lambda: world.looks == [300.0 - gaps.MARGIN - MOMENT])
 
 
 async def test_what_could_not_be_kept_holds_the_note_back_and_is_kept_in_its_order(places: Places) -> None:
@@ -304,6 +310,17 @@ async def test_what_was_edited_or_deleted_before_it_could_be_kept_is_taken_as_it
         assert world.taken == ["my words", "as it was"]
 
 
+async def test_what_is_edited_twice_says_what_it_says_last_though_it_was_kept_in_between(places: Places) -> None:
+    async with world_of(places) as world:
+        call, now = called("one", time.time()), "two"
+        with world.gaps.holding(call):
+            world.gaps.changed(call.inbound.event_key, now)
+        await world.gaps.hear(call)
+        world.gaps.changed(call.inbound.event_key, "three")
+        await world.gaps.hear(call)
+        assert world.taken == ["two", "three"]
+
+
 async def test_a_message_that_is_seen_into_is_not_noted_as_heard_and_looked_for_if_that_is_broken_off(
     places: Places,
 ) -> None:
@@ -392,7 +409,23 @@ async def test_more_than_can_be_remembered_is_looked_for(places: Places, monkeyp
         world.gaps.missed(called("two", 20.0))
         world.is_down = False
         await until(lambda: world.taken and world.looks)
-        assert (world.taken, world.looks) == (["one"], [20.0 - gaps.MARGIN])
+        assert (world.taken, world.looks) == (["one"], [20.0 - gaps.MARGIN - MOMENT])
+
+
+async def test_more_than_can_be_remembered_is_not_looked_for_all_the_time_while_it_cannot_be_kept(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "MOST_MISSED", 1)
+    now = await serve(places)
+    async with world_of(places) as world:
+        world.is_down, calls = True, [called("one", now + 1), called("two", now + 2)]
+        world.finds = calls[1:]
+        for call in calls:
+            world.gaps.missed(call)
+        await asyncio.sleep(0.2)
+        assert len(world.looks) <= 1
+        world.is_down = False
+        await until(lambda: {"one", "two"} <= set(world.taken))
 
 
 async def test_all_is_remembered_where_nothing_is_looked_for(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,6 +463,45 @@ async def test_a_place_that_takes_long_does_not_keep_others_from_being_looked_at
         world.gaps.open(said - 1)
         await until(lambda: len(world.taken) == len(others) - 1)
     assert sorted(world.taken) == sorted(others[:-1])
+
+
+async def test_a_place_that_cannot_be_looked_into_keeps_no_other_one_from_it_and_is_tried_again(
+    places: Places,
+) -> None:
+    said = await serve(places)
+    others = [f"test:{number}" for number in range(2 * gaps.AT_ONCE)]
+    for place in others:
+        await serve(places, place)
+    async with world_of(places) as world:
+        world.closed_at, world.heard_at = others[-1], time.time()  # it comes first
+        world.finds = [called(place, said, place) for place in others]
+        world.gaps.open(said - 1)
+        await until(lambda: len(world.taken) == len(others) - 1)
+        assert others[-1] not in world.taken
+        assert world.gaps._is_open
+        world.closed_at = ""
+        await until(lambda: others[-1] in world.taken)
+    assert set(world.taken) == set(others)
+
+
+async def test_where_no_place_can_be_looked_into_not_each_of_them_is_tried(places: Places) -> None:
+    for number in range(4 * gaps.AT_ONCE):
+        await serve(places, f"test:{number}")
+    async with world_of(places) as world:
+        world.closed_at = "test:"
+        world.gaps.open(time.time())
+        await until(lambda: len(world.looks) > 1)
+        assert world.closed <= 2 * gaps.AT_ONCE * len(world.looks)
+
+
+async def test_what_takes_too_long_within_a_look_ends_no_look(places: Places) -> None:
+    said = await serve(places)
+    async with world_of(places) as world:
+        world.closed_at, world.finds = PLACE, [called("unheard", said)]
+        world.gaps.open(said - 1)
+        await until(lambda: world.closed)
+        world.closed_at = ""
+        await until(lambda: world.taken == ["unheard"])
 
 
 async def test_a_stop_breaks_a_look_off_and_leaves_it_to_the_next_process(places: Places) -> None:

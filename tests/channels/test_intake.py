@@ -363,11 +363,13 @@ async def test_a_command_that_cannot_be_done_now_or_noted_is_done_when_it_comes_
     assert len(place.said) == 1
 
 
-async def test_of_what_is_chosen_the_last_holds_though_another_is_heard_later(place: Place) -> None:
+@pytest.mark.parametrize("is_late", [True, False])
+async def test_of_what_is_chosen_the_last_holds_though_another_is_heard_later(place: Place, *, is_late: bool) -> None:
+    """Slack brings one again that another worker did not acknowledge, and nobody knows that it is late."""
     await place.hear("hello")
     late = inbound("mute")
     await place.hear("listen")
-    await place.intake.take(Call(late, True, is_late=True))
+    await place.intake.take(Call(late, True, is_late=is_late))
     assert not await place.conversations.is_muted("place:1")
     await place.intake.take(Call(inbound("mute"), True, is_late=True))
     assert await place.conversations.is_muted("place:1")

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from channels import words
+from channels.slack import channel
 from core.errors import StoreError
 from core.frames import END
 from core.inbox import Inbox
 from sandbox.models import Pause, Say
-from sandbox.slack import SlackSandbox
+from sandbox.slack import File, SlackSandbox
 from tests.channels.slack.conftest import running
 
 
@@ -125,3 +126,16 @@ async def test_an_edit_that_the_database_does_not_take_is_not_acknowledged_and_c
         await slack.edit("ada", question, "two")
         await slack.wait_for(lambda: words.REVISE in bot.thread(question)[-1].buttons)
         assert refused >= 2
+
+
+async def test_one_that_is_deleted_while_its_files_are_waited_for_is_not_answered(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "FILES_SECONDS", 0.5)
+    async with running(slack, tmp_path, echo) as bot:
+        slack.subscriptions.difference_update({"message.channels"})
+        said = await bot.ask("ada", "general", "one", files=[File("F1", "plan.txt", b"on Monday")])
+        slack.subscriptions.update({"message.channels"})
+        await slack.delete("ada", said)
+        await slack.wait_for(lambda: sum(bool(envelope.acknowledged_at) for envelope in slack.envelopes) == 2)
+        assert await bot.inbox_rows() == []

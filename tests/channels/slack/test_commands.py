@@ -10,6 +10,7 @@ import pytest
 from channels import words
 from channels.commands import COMMANDS as DOES
 from channels.commands import Commands, Said
+from channels.gaps import Gaps
 from channels.slack.commands import COMMANDS, MOST
 from channels.slack.shortcuts import SHORTCUTS
 from core import errands
@@ -268,3 +269,40 @@ async def test_one_that_a_worker_has_left_undone_ends_nothing_that_was_asked_sin
         await asyncio.wait_for(done.wait(), 30)
         go_on.set()
         assert [row.state for row in await bot.settled(2)] == ["done", "done"]
+
+
+async def test_a_reset_that_a_worker_has_left_undone_loses_nothing_that_was_asked_since_and_not_heard(
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errands, "LOOK", 0.05)
+    begun, done, run, look = asyncio.Event(), asyncio.Event(), Commands.run, Gaps._look_back
+
+    async def dies(*_: Any, **__: Any) -> Said:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it died")
+
+    async def tells(self: Commands, *of: Any, **more: Any) -> Said:
+        said = await run(self, *of, **more)
+        done.set()
+        return said
+
+    async def later(self: Gaps) -> None:
+        await done.wait()
+        await look(self)
+
+    async with running(slack, tmp_path, "Well.") as bot:
+        one = await bot.ask("ada", "general", "one")
+        await bot.shows(one, lambda texts: "Well." in texts)
+        await bot.settled(1)
+        monkeypatch.setattr(Commands, "run", dies)
+        giving = asyncio.create_task(slack.command("ada", "general", "/reset"))
+        await asyncio.wait_for(begun.wait(), 10)
+    giving.cancel()
+    await asyncio.wait([giving])
+    await bot.ask("ada", "general", "which colour?", thread_ts=one.ts)
+    await slack.give_up()
+    monkeypatch.setattr(Commands, "run", tells)
+    monkeypatch.setattr(Gaps, "_look_back", later)
+    async with running(slack, tmp_path, "Blue.") as bot:
+        await bot.shows(one, lambda texts: texts[-1] == "Blue.")
