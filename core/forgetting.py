@@ -271,12 +271,14 @@ class Forgetting:
         return ended
 
     async def _rest(self, session_id: str, which: sa.ColumnElement[bool] = sa.true()) -> None:  # noqa: B008 - a constant
-        """Wait until nothing of it runs there any more, or nobody is there who could end it."""
+        """Wait until nothing of it is under way there any more, or nobody is there who could end it: who takes up what
+        another one has left leaves no placeholder of it.
+        """
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             async with self._database.read() as connection:
-                at_work = sa.select(workers.c.id).where(workers.c.lease > self._database.now)
-                here = (turns.c.session == session_id) & which & is_under_way(turns) & turns.c.owner.in_(at_work)
+                is_served = sa.exists().where(workers.c.lease > self._database.now)
+                here = (turns.c.session == session_id) & which & is_under_way(turns) & is_served
                 if (await connection.execute(sa.select(turns.c.id).where(here))).first() is None:
                     return
             await asyncio.sleep(LOOK)

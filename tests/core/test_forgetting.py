@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 from google.genai import types
 
+from core import forgetting
 from core.artifacts import Artifacts
 from core.feedback import Feedback
 from core.forgetting import Forgetting, Survey, Wish, wipe
@@ -378,8 +379,7 @@ async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Offic
     (turn,) = await office.turns.claim(1)
     loaded = await office.session(ALONE)
     loaded.keep_to(office.turns.fence(turn))
-    forgetting = Forgetting(database, PRICES)
-    gone = asyncio.create_task(forgetting.forget(Wish(session=ALONE)))
+    gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(session=ALONE)))
     async with asyncio.timeout(30):
         while (await office.turns.running()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
@@ -408,6 +408,33 @@ async def test_where_somebody_else_speaks_meanwhile_a_person_is_forgotten_and_th
     assert await office.holds(*WORDS) == []
     (turn,) = await office.turns.claim(1)
     assert [message.text for message in turn.messages] == ["harmless teapot"]
+
+
+@pytest.mark.parametrize(
+    "left", [{"owner": "a dead worker"}, {"owner": None, "state": "queued"}], ids=["dead", "stopped"]
+)
+async def test_what_a_worker_has_left_is_ended_first_by_one_who_takes_it_up_and_ends_its_reply(
+    office: Office, database: Faulty, left: dict[str, Any]
+) -> None:
+    await office.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
+    await office.turns.claim(1)
+    async with database.write() as connection:
+        await connection.execute(sa.update(turns_table).values(left))
+    gone = asyncio.create_task(Forgetting(database, PRICES).forget(Wish(session=ALONE)))
+    async with asyncio.timeout(30):
+        while not await _is_to_end(database):  # noqa: ASYNC110 - as a worker looks
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(3 * forgetting.LOOK)
+    (turn,) = await office.turns.claim(1)
+    assert turn.cancel == "reset"
+    await office.turns.end(turn, "cancelled", error="reset")
+    await asyncio.wait_for(gone, 30)
+    assert await office.holds("vermilion umbrella") == []
+
+
+async def _is_to_end(database: Faulty) -> bool:
+    async with database.read() as connection:
+        return bool((await connection.execute(sa.select(turns_table.c.cancel))).scalar_one_or_none())
 
 
 async def test_what_a_person_has_said_that_waits_is_not_answered_when_he_is_forgotten(
