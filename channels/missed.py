@@ -109,7 +109,8 @@ async def unheard(
     places: Places, calls: Sequence[Call], alive: set[str], begun: Mapping[str, float], *, since: float
 ) -> list[Call]:
     """Those of what was said that are to be taken in, in the order in which they were said: neither known, nor said
-    before the bot spoke there, nor of a conversation that was started over since or has been silent for long.
+    before the bot spoke there, nor of a conversation that was started over since or has been silent for long, nor asked
+    by somebody who has said `stop` since.
 
     Args:
         since: what was said before then (seconds since the epoch) is taken in only if it calls the bot by name, which
@@ -120,7 +121,8 @@ async def unheard(
     if not calls:
         return []
     known = await places.known(call.inbound.event_key for call in calls)
-    over = await places.started_over_at({call.inbound.session_id for call in calls})
+    sessions = {call.inbound.session_id for call in calls}
+    over, stopped = await places.started_over_at(sessions), await places.stopped_at(sessions)
     found = []
     for call in sorted(calls, key=said_at):
         inbound = call.inbound
@@ -129,6 +131,8 @@ async def unheard(
         after = max(over.get(inbound.session_id, 0.0), begun.get(inbound.place, inf))
         if not call.is_called or call.is_free:
             after = max(after, since)
+        if call.command is None:
+            after = max(after, stopped.get((inbound.session_id, inbound.author), 0.0))
         if inbound.session_id in alive and inbound.event_key not in known and inbound.sent_at >= after:
             found.append(call)
     return found

@@ -121,3 +121,19 @@ class Places:
         )
         async with self._database.read() as connection:
             return {row.session: row.at for row in await connection.execute(query)}
+
+    async def stopped_at(self, session_ids: Iterable[str]) -> dict[tuple[str, str], float]:
+        """When (seconds since the epoch) somebody last said `stop` in each of the conversations, if anybody did: by
+        conversation and author.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        stops = inbox.c.outcome == "command", inbox.c.kind == "stop"
+        query = (
+            sa.select(inbox.c.session, inbox.c.author, sa.func.max(inbox.c.sent_at).label("at"))
+            .where(inbox.c.session.in_(list(session_ids)), *stops)
+            .group_by(inbox.c.session, inbox.c.author)
+        )
+        async with self._database.read() as connection:
+            return {(row.session, row.author): row.at for row in await connection.execute(query)}

@@ -69,9 +69,8 @@ async def stop(
     turn = await _running(connection, session_id)
     is_theirs = turn is not None and await _is_theirs(connection, turn, author, until)
     ended = await turns_.cancel(connection, session_id, STOP) if is_theirs else None
-    waits = (
-        sa.select(inbox).where(here, is_waiting(inbox)).with_for_update()
-    )  # what that turn takes in meanwhile does not
+    # what that turn takes in meanwhile does not wait any more
+    waits = sa.select(inbox).where(here, is_waiting(inbox)).with_for_update()
     waiting = (await connection.execute(waits)).all()
     these = inbox.c.id.in_([row.id for row in waiting])
     # what asks for a turn to be answered once more leaves nothing behind: it may be asked for again, and decided

@@ -13,10 +13,12 @@ import sqlalchemy as sa
 from channels import gaps
 from channels.gaps import Bounds, Gaps
 from channels.intake import MOMENT, Call
+from channels.missed import unheard
 from core.errors import StoreError
 from core.places import Place, Places
 from core.store.database import Database
 from core.store.schema import sessions
+from core.waiting import note
 from tests import tables
 from tests.channels.wiring import until
 from tests.inbounds import inbound
@@ -511,6 +513,22 @@ async def test_a_stop_breaks_a_look_off_and_leaves_it_to_the_next_process(places
         world.gaps.open(50.0)
         await until(lambda: world.looks)
     assert await places.heard_at("test") == 50.0
+
+
+async def test_a_stop_ends_what_its_author_asked_before_and_is_found_after_it_but_no_command_nor_what_others_asked(
+    places: Places,
+) -> None:
+    since = await serve(places)
+    session = f"{PLACE}:1"
+
+    def said(text: str, at: float, author: str = "grace") -> Call:
+        return Call(inbound(text, session=session, sent_at=at, author=author), is_called=True)
+
+    async with places._database.write() as connection:
+        await note(connection, said("stop", since + 5).inbound, "command", kind="stop")
+    calls = [said("a story", since), said("reset", since + 1), said("mine", since + 2, "ada"), said("now", since + 6)]
+    found = await unheard(places, calls, {session}, {PLACE: 0.0}, since=0.0)
+    assert [call.inbound.text for call in found] == ["reset", "mine", "now"]
 
 
 async def test_who_does_not_want_it_has_nothing_looked_for(places: Places) -> None:

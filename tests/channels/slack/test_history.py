@@ -126,19 +126,20 @@ async def test_a_reset_that_was_said_meanwhile_counts_in_its_order(
         assert [m["content"] for m in bot.model.requests[-1]["messages"] if m["role"] == "user"] == ["ada: two"]
 
 
-async def test_what_was_said_before_a_conversation_was_started_over_stays_unanswered(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("word", "said"), [("reset", words.RESET_DONE), ("stop", words.NOTHING_RUNS)])
+async def test_what_was_said_before_a_conversation_was_started_over_or_stopped_stays_unanswered(
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, word: str, said: str
 ) -> None:
     async with running(slack, tmp_path, echo) as bot:
         root = await bot.ask("ada", "general", "one")
         await bot.at_rest(1)
     await slack.say("ada", "general", "two", thread_ts=root.ts)
     await slack.give_up()
-    reset = await bot.ask("ada", "general", "reset", thread_ts=root.ts)  # this one is delivered
+    ending = await bot.ask("ada", "general", word, thread_ts=root.ts)  # this one is delivered
     slack.faults.delay("conversations.history", 2.0)
     caplog.clear()
     async with running(slack, tmp_path, echo) as bot:
-        await bot.shows(reset, lambda texts: words.RESET_DONE in texts)
+        await bot.shows(ending, lambda texts: said in texts)
         await looked_back(bot, caplog)
         assert len(await bot.turn_rows()) == 1
         assert len(await bot.inbox_rows()) == 2
