@@ -19,6 +19,7 @@ from channels.slack.api import Answer, SlackApi
 from channels.slack.hearing import root_of
 from channels.slack.tiers import PAST, PROOFS, TIER_3
 from core.places import Place
+from core.rounds import room
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +76,12 @@ class History:
             return []
         authorization = {"team_id": team, "user_id": own["user_id"], "enterprise_id": own.get("enterprise_id")}
         about = {"team_id": team, "authorizations": [authorization], "is_ext_shared_channel": is_shared}
-        calls = (self._hear({**about, "event": _event(channel, message)}) for message in messages)
-        return [call for call in calls if call is not None]
+        calls = []
+        for message in messages:  # there may be a thousand of them
+            await room()
+            if (call := self._hear({**about, "event": _event(channel, message)})) is not None:
+                calls.append(call)
+        return calls
 
     async def message(self, team: str, channel: str, root: str, ts: str) -> Answer | None:
         """What was said at `ts`, in the thread that began at `root`.
