@@ -28,6 +28,7 @@ from core.store.schema import (
     state,
     turns,
 )
+from core.store.upsert import insert_new
 from core.waiting import is_under_way, is_waiting
 
 #: What the inbox says of a message of which it keeps nothing but the key.
@@ -36,10 +37,21 @@ FORGOTTEN = "forgotten"
 
 async def hold(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
     """Keep a session from all others until the end of the transaction, if it is there."""
-    query = sa.select(sessions.c.id, sessions.c.user_id).where(sessions.c.id == session_id)
+    query = sa.select(sessions.c.id, sessions.c.user_id, sessions.c.generation).where(sessions.c.id == session_id)
     held: Any = await connection.execute(query.with_for_update())
     row: sa.Row[Any] | None = held.one_or_none()
     return row
+
+
+async def occupy(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
+    """The same of one that is to be deleted: if it is not there, nobody begins it until the end of the transaction,
+    which has to delete it all the same.
+    """
+    now = time.time()
+    nobodys = {"id": session_id, "app": "", "user_id": "", "created_at": now, "updated_at": now}
+    while (row := await hold(connection, session_id)) is None:
+        await insert_new(connection, sessions, nobodys)
+    return row if row.user_id else None
 
 
 async def has_running(connection: AsyncConnection, session_id: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.deletion import bury, delete, drop_unused, forget_of, has_running, has_waiting, hold, kept_since
+from core.deletion import bury, delete, drop_unused, forget_of, has_running, has_waiting, hold, kept_since, occupy
 from core.metering import day_of
 from core.prices import Prices
 from core.redaction import Person, is_alone, person_in, redact, sessions_with
@@ -165,8 +165,8 @@ class Forgetting:
         """
         began, here = time.time(), turns.c.session == session_id
         async with self._database.write() as connection:
-            row = await hold(connection, session_id)
-            if of and not await is_alone(connection, session_id, of):
+            row = await occupy(connection, session_id)
+            if of and row is not None and not await is_alone(connection, session_id, of):
                 return False
             if row is None or not await has_running(connection, session_id):
                 await delete(connection, self._prices, session_id, row, said_by=began)
@@ -179,7 +179,8 @@ class Forgetting:
         await self._rest(session_id, turns.c.id.in_(ended))
         async with self._database.write() as connection:
             row = await hold(connection, session_id)
-            await delete(connection, self._prices, session_id, row, said_by=began, before=generation)
+            if row is not None and generation is not None and row.generation >= generation:  # else it is another one
+                await delete(connection, self._prices, session_id, row, said_by=began, before=generation)
         return True
 
     async def old(self, session_id: str, before: float) -> bool:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 from google.genai import types
 
-from core import forgetting
+from core import deletion, forgetting
 from core.artifacts import Artifacts
 from core.feedback import Feedback
 from core.forgetting import Forgetting, Survey, Wish, wipe
@@ -372,6 +372,26 @@ async def test_what_is_said_while_a_conversation_is_deleted_is_answered_in_one_t
     (turn,) = await office.turns.claim(10)
     said = [message.text for one in (*begun, turn) for message in one.messages]
     assert said == (["meanwhile", "behind it"] if begins else ["meanwhile"])
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_conversation_that_is_begun_while_what_is_left_of_it_is_deleted_stays_and_is_answered(
+    office: Office, database: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await office.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella")
+    deleting, saying, delete = Forgetting(database, PRICES), list[asyncio.Task[Any]](), deletion.delete
+    await deleting.forget(Wish(session=ALONE))
+
+    async def meanwhile(*of: Any, **more: Any) -> None:
+        saying.append(asyncio.create_task(office.inbox.accept(inbound("harmless teapot", session=ALONE))))
+        await asyncio.wait(saying, timeout=0.2)
+        await delete(*of, **more)
+
+    monkeypatch.setattr(forgetting, "delete", meanwhile)
+    await deleting.forget(Wish(session=ALONE))
+    await asyncio.wait_for(saying[0], 30)
+    (turn,) = await office.turns.claim(1)
+    assert [message.text for message in turn.messages] == ["harmless teapot"]
 
 
 async def test_what_runs_is_ended_first_and_may_store_nothing_more(office: Office, database: Faulty) -> None:
