@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from core.abreast import abreast
 from tests.chaos.points import module_of
@@ -118,6 +119,19 @@ async def try_all(
         tell(await _try(stage, case))
 
     await abreast(play, cases, at_once)
+
+
+async def reach(stage: Stage, cases: Sequence[Case], size: int) -> list[Tried]:
+    """Play the scenario until so many of the cases have come about: for one that its process does not come by, which
+    happens on a machine that is slower or quicker than when it was planned, the next one is played.
+    """
+    tried, ahead, missing = list[Tried](), iter(cases), size
+    while missing and (some := list(islice(ahead, missing))):
+        done = list[Tried]()
+        await try_all(stage, some, done.append)
+        tried += done
+        missing -= sum(one.reached for one in done)
+    return tried
 
 
 async def _try(stage: Stage, case: Case) -> Tried:
