@@ -1,8 +1,9 @@
 """Places: where the bot has been spoken to, and until when all that was said there has been heard."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -114,13 +115,8 @@ class Places:
         Raises:
             StoreError: the database cannot be read.
         """
-        query = (
-            sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at"))
-            .where(inbox.c.session.in_(list(session_ids)), inbox.c.outcome == "reset")
-            .group_by(inbox.c.session)
-        )
-        async with self._database.read() as connection:
-            return {row.session: row.at for row in await connection.execute(query)}
+        rows = await self._newest(session_ids, inbox.c.outcome == "reset", inbox.c.session)
+        return {row.session: row.at for row in rows}
 
     async def stopped_at(self, session_ids: Iterable[str]) -> dict[tuple[str, str], float]:
         """When (seconds since the epoch) somebody last said `stop` in each of the conversations, if anybody did: by
@@ -129,11 +125,17 @@ class Places:
         Raises:
             StoreError: the database cannot be read.
         """
-        stops = inbox.c.outcome == "command", inbox.c.kind == "stop"
-        query = (
-            sa.select(inbox.c.session, inbox.c.author, sa.func.max(inbox.c.sent_at).label("at"))
-            .where(inbox.c.session.in_(list(session_ids)), *stops)
-            .group_by(inbox.c.session, inbox.c.author)
-        )
+        stops = (inbox.c.outcome == "command") & (inbox.c.kind == "stop")
+        rows = await self._newest(session_ids, stops, inbox.c.session, inbox.c.author)
+        return {(row.session, row.author): row.at for row in rows}
+
+    async def _newest(
+        self, session_ids: Iterable[str], which: sa.ColumnElement[bool], *by: sa.Column[str]
+    ) -> Sequence[sa.Row[Any]]:
+        """When the newest of what was said in conversations, out of `which`, was said: for each of `by`."""
+        here = inbox.c.session.in_(list(session_ids))
+        newest = sa.func.max(inbox.c.sent_at).label("at")
+        query: Any = sa.select(*by, newest).where(here, which).group_by(*by)
         async with self._database.read() as connection:
-            return {(row.session, row.author): row.at for row in await connection.execute(query)}
+            rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
+        return rows
