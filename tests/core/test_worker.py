@@ -131,40 +131,26 @@ async def test_a_session_runs_one_turn_at_a_time_and_sessions_run_side_by_side(t
         assert bench.begun[2].inbound.text == "a2"
 
 
-async def test_a_turn_that_is_told_to_end_while_it_is_claimed_begins_and_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with working(tmp_path) as bench:
-        claim = bench.turns.claim
-
-        async def slow(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
-            claimed = await claim(limit, running=running)
-            for turn in claimed:
-                bench.worker.cancel(turn.id, ANEW)
-            return claimed
-
-        monkeypatch.setattr(bench.turns, "claim", slow)
-        await bench.inbox.accept(inbound())
-        await bench.until(lambda: bench.ended)
-        assert bench.stops == [(ANEW,)]
-
-
-async def test_a_turn_that_is_told_to_end_at_the_moment_it_is_claimed_begins_and_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("reason", "has_task"), [(ANEW, False), (STOP, True)], ids=["its claim", "its first step"])
+async def test_a_turn_that_is_told_to_end_before_it_has_begun_begins_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, has_task: bool
 ) -> None:
     async with working(tmp_path) as bench:
         claim = bench.turns.claim
 
         async def told(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
             claimed = await claim(limit, running=running)
-            for turn in claimed:  # when its task is there, and has not begun
-                asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, STOP)
+            for turn in claimed:
+                if has_task:  # which has not begun
+                    asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, reason)
+                else:
+                    bench.worker.cancel(turn.id, reason)
             return claimed
 
         monkeypatch.setattr(bench.turns, "claim", told)
         await bench.inbox.accept(inbound())
         await bench.until(lambda: bench.ended)
-        assert bench.stops == [(STOP,)]
+        assert bench.stops == [(reason,)]
 
 
 async def test_no_more_turns_run_than_the_limit(tmp_path: Path) -> None:
